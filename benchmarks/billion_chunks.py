@@ -83,7 +83,7 @@ def repeat(catalog: Path, array: VirtualArray, n_parts: int, n_chunks: int) -> N
     content = joined([Hash.parse(entry.content, 1)] * n_parts)
     counts = ChunkCounts(n_parts * n_chunks, 0, 0, n_parts * entry.counts.stored_bytes)
     layout = tuple(Segment(i, (0, 0), (i, 0), (1, 1)) for i in range(n_parts))
-    shown = array.replace(grid=grid, blocks=NoBlocks(n_parts))
+    shown = array.with_changes(grid=grid, blocks=NoBlocks(n_parts))
     described = array_entry(shown, "v", shared, layout, counts, str(content))
     group = group_entry(VirtualGroup({"v": shown}), "", {"v": described})
     parts = (part, *(linked(catalog, part) for _ in range(n_parts - 1)))

@@ -105,7 +105,7 @@ def moved(group: VirtualGroup, root: Path) -> VirtualGroup:
         return there.with_sources(tuple(map(source, there.sources)))
 
     arrays = {
-        name: array.replace(manifests=tuple(map(manifest, array.manifests)))
+        name: array.with_changes(manifests=tuple(map(manifest, array.manifests)))
         for name, array in group.arrays.items()
     }
     groups = {name: moved(below, root) for name, below in group.groups.items()}

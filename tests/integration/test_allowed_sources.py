@@ -50,7 +50,7 @@ def naming(url, address, size=48):
     array = gridref.scan(file_at(address.parent / "of_shape.h5"))["v"]
     rows = array.manifests[0].take(np.arange(array.manifests[0].n_rows))
     manifest = ChunkManifest.from_columns([Source(url)], offset=rows.offset, length=rows.length)
-    group = VirtualGroup({"v": array.replace(manifests=(manifest,), access=None)})
+    group = VirtualGroup({"v": array.with_changes(manifests=(manifest,), access=None)})
     write_catalog(group, address)
     return address
 

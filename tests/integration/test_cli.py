@@ -151,7 +151,7 @@ def harm_offsets(catalog: Path) -> None:
 
     rows = manifest.take(np.arange(manifest.n_rows))
     rows.offset[:] += 4
-    moved = {**group.arrays, "tas": tas.replace(manifests=(rows,))}
+    moved = {**group.arrays, "tas": tas.with_changes(manifests=(rows,))}
     write_catalog(gridref.VirtualGroup(moved), catalog)
 
 

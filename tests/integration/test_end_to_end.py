@@ -218,7 +218,10 @@ def test_family_of_padded_partial_chunks_inside(shared_data: Path, tmp_path: Pat
     names = ("nscan", "nray", "nbin")
     joined = {
         path.replace("/", "_"): gridref.concat(
-            [arrays[path].replace(dims=names[: arrays[path].ndim], attrs={}) for arrays in scanned],
+            [
+                arrays[path].with_changes(dims=names[: arrays[path].ndim], attrs={})
+                for arrays in scanned
+            ],
             "nscan",
         )
         for path in shared

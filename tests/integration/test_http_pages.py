@@ -34,7 +34,7 @@ def catalog(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def served(catalog: Path):
     array = chunked_array(VALUES, (5, 3), ("t", HOSTILE), compressed=True, absent=(0,))
-    array = array.replace(attrs={HOSTILE: HOSTILE, "units": HOSTILE})
+    array = array.with_changes(attrs={HOSTILE: HOSTILE, "units": HOSTILE})
     below = VirtualGroup({"ä b": chunked_array(VALUES, (5, 3), ("t", "x"))})
     hostile = VirtualGroup(
         {HOSTILE: array}, {"deep": below}, attrs={"title": HOSTILE, "list": [HOSTILE]}
@@ -104,7 +104,7 @@ def test_more_chunks_than_memory_has_room_for():
     blocks = BlockTable.single((2**50,), (1,))
     blocks = dataclasses.replace(blocks, row_stride=np.zeros_like(blocks.row_stride))
     one = VirtualArray.from_numpy(np.zeros(1, "u1"), ("x",))
-    array = one.replace(grid=ChunkGrid.regular((2**50,), (2**50,)), blocks=blocks)
+    array = one.with_changes(grid=ChunkGrid.regular((2**50,), (2**50,)), blocks=blocks)
     with running(create_app({"m": VirtualGroup({"a": array})}, access_log=False)) as url:
         page = httpx.get(f"{url}/m/array/a", headers=BROWSER)
         assert page.status_code == 200

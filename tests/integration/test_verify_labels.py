@@ -79,7 +79,7 @@ def described(name: str, **attrs: Any) -> Callable[[Any], Any]:
 
     def altered(group: VirtualGroup) -> VirtualGroup:
         array = group.arrays[name]
-        made = array.replace(attrs={**array.attrs, **attrs})
+        made = array.with_changes(attrs={**array.attrs, **attrs})
         return group.with_changes(arrays={**group.arrays, name: made})
 
     return altered
@@ -89,7 +89,7 @@ def moved(name: str, change: Callable[[VirtualArray], VirtualArray]) -> Callable
     """Other places of the same stored chunks."""
 
     def altered(group: VirtualGroup) -> VirtualGroup:
-        made = change(group.arrays[name]).replace(attrs=group.arrays[name].attrs)
+        made = change(group.arrays[name]).with_changes(attrs=group.arrays[name].attrs)
         return group.with_changes(arrays={**group.arrays, name: made})
 
     return altered
@@ -133,7 +133,7 @@ MISLABELLED = {
     "a scale where none is": ("lat", described("lat", scale_factor=2.0)),
     "dimensions swapped": (
         "lat",
-        moved("t", lambda array: transpose(array, (0, 2, 1)).replace(dims=array.dims)),
+        moved("t", lambda array: transpose(array, (0, 2, 1)).with_changes(dims=array.dims)),
     ),
     "bounds of other days": ("time_bnds", relabelled("time_bnds", lambda v: v[::-1])),
     "a second coordinate": ("seen", relabelled("seen", lambda v: v + 1)),

@@ -119,7 +119,7 @@ def steps(draw: st.DrawFn, array: VirtualArray, values: np.ndarray, keep: Keep) 
         both = [array, other] if draw(st.booleans()) else [other, array]
         joined = [values, more] if both[0] is array else [more, values]
         dims = both[0].dims
-        return concatenate([item.replace(dims=dims) for item in both], axis), np.concatenate(
+        return concatenate([item.with_changes(dims=dims) for item in both], axis), np.concatenate(
             joined, axis
         )
     if kind == "stack" and ndim < 4 and values.size < MAX_ELEMENTS:

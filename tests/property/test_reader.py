@@ -88,7 +88,7 @@ def _in_a_file(array: VirtualArray, path: Path) -> VirtualArray:
         )
         payload += rows.inline
     path.write_bytes(payload + b"behind")
-    return array.replace(manifests=tuple(manifests))
+    return array.with_changes(manifests=tuple(manifests))
 
 
 @given(st.data())

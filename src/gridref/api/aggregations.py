@@ -300,7 +300,7 @@ class _Aggregation:
         if not fragments:
             raise UnsupportedFeatureError("all of its fragments are missing: nothing says a dtype")
         if not self.dims:
-            return fragments[0].array.replace(attrs={**fragments[0].array.attrs, **attrs}), ()
+            return fragments[0].array.with_changes(attrs={**fragments[0].array.attrs, **attrs}), ()
         if any(name in attrs for name in _SCALED) and any(
             name in fragment.array.attrs for name in _SCALED for fragment in fragments
         ):
@@ -338,7 +338,7 @@ class _Aggregation:
         values = file.arrays[self.terms["unique_values"]]
         missing = _is_missing(file.read(values), values)
         bare = {k: v for k, v in values.attrs.items() if k not in ("_FillValue", "missing_value")}
-        values = values.replace(dims=self.dims, attrs=bare)
+        values = values.with_changes(dims=self.dims, attrs=bare)
         for index, corner, shape in self._places():
             if not missing[index]:
                 one = isel(values, {axis: slice(k, k + 1) for axis, k in enumerate(index)})
@@ -399,7 +399,7 @@ def as_part(
         for axis, extent in enumerate(shape):
             if extent == 1:
                 array = expand_dims(array, axis, f"added {axis}")
-    return array.replace(dims=dims)
+    return array.with_changes(dims=dims)
 
 
 def _edges(

@@ -96,7 +96,7 @@ def concat(
 
     done = combine(opened.noted(groups()), dim, read=read or opened.read, options=rules).unwrap()
     if has_arrays:
-        return done.arrays[""].replace(access=SourceAccess(opened.sources))
+        return done.arrays[""].with_changes(access=SourceAccess(opened.sources))
     return readable(done, opened.sources)
 
 

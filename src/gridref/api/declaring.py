@@ -146,7 +146,7 @@ def _absent(array: VirtualArray, dim: str, n: int) -> VirtualArray:
     axes[array.dims.index(dim)] = GridAxis.from_edges(np.ones(n, np.int64))
     grid = ChunkGrid(tuple(axes))
     blocks = BlockTable.missing(grid.n_chunks, grid.ndim)
-    return array.replace(grid=grid, encodings=(), manifests=(), blocks=blocks)
+    return array.with_changes(grid=grid, encodings=(), manifests=(), blocks=blocks)
 
 
 def _labelled(index: VirtualArray, labels: NDArray[Any]) -> VirtualArray:
@@ -156,7 +156,7 @@ def _labelled(index: VirtualArray, labels: NDArray[Any]) -> VirtualArray:
     one = whole.blocks.take(np.zeros(n, np.int64))
     columns = {**vars(one), "origin": np.arange(n).reshape(n, 1)}
     grid = ChunkGrid((GridAxis.from_edges(np.ones(n, np.int64)),))
-    return whole.replace(grid=grid, blocks=BlockTable(**columns))
+    return whole.with_changes(grid=grid, blocks=BlockTable(**columns))
 
 
 def claimed(

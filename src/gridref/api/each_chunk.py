@@ -107,7 +107,7 @@ def with_renamed_sources(array: VirtualArray, new: str | Callable[[str], str]) -
         rows = manifest.take(np.arange(manifest.n_rows))
         return rows.with_sources(tuple(map(renamed, rows.sources)))
 
-    return array.replace(manifests=tuple(map(read, array.manifests)))
+    return array.with_changes(manifests=tuple(map(read, array.manifests)))
 
 
 def told_as(catalog: CatalogGroup, group: VirtualGroup, opened: Sources) -> VirtualGroup:
@@ -159,7 +159,7 @@ class _Telling:
 
 def _mapped(group: VirtualGroup, tell: _Telling) -> VirtualGroup:
     arrays = {
-        name: array.replace(manifests=tuple(map(tell, array.manifests)))
+        name: array.with_changes(manifests=tuple(map(tell, array.manifests)))
         for name, array in group.arrays.items()
     }
     groups = {name: _mapped(below, tell) for name, below in group.groups.items()}

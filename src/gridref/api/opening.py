@@ -246,7 +246,7 @@ class _ReadableArrays(Mapping[str, VirtualArray]):
         made = self._made.get(name)
         if made is None:
             access = SourceAccess(self._sources, f"{self._prefix}{name}")
-            made = self._made.setdefault(name, self._arrays[name].replace(access=access))
+            made = self._made.setdefault(name, self._arrays[name].with_changes(access=access))
         return made
 
     def __contains__(self, name: object) -> bool:

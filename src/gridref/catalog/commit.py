@@ -440,7 +440,7 @@ def _in_box(array: VirtualArray, box: Segment) -> VirtualArray:
         GridAxis.from_edges(axis.edges()[blocks])
         for axis, blocks in zip(array.grid.axes, box.box, strict=True)
     ]
-    return array.replace(grid=ChunkGrid(tuple(axes)), blocks=held.within(box))
+    return array.with_changes(grid=ChunkGrid(tuple(axes)), blocks=held.within(box))
 
 
 def _with_entries(group: GroupEntry, entries: Mapping[str, ArrayEntry], prefix: str) -> GroupEntry:

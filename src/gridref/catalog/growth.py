@@ -129,7 +129,7 @@ def _standing(array: VirtualArray, dim: str, span: Span, path: str) -> VirtualAr
     grid = ChunkGrid(tuple(axes))
     blocks = _standing_blocks(grid)
     manifest = Standing(path, array, span, blocks, array.has_filter_masks)
-    return array.replace(grid=grid, manifests=(manifest,), blocks=blocks)
+    return array.with_changes(grid=grid, manifests=(manifest,), blocks=blocks)
 
 
 def _standing_blocks(grid: ChunkGrid) -> BlockTable:
@@ -266,7 +266,7 @@ def grown(
     axes = list(combined.grid.axes)
     axes[axis] = GridAxis.from_edges(all_edges)
     grid = ChunkGrid(tuple(axes))
-    shown = combined.replace(grid=grid, encodings=encodings, blocks=NoBlocks(grid.n_chunks))
+    shown = combined.with_changes(grid=grid, encodings=encodings, blocks=NoBlocks(grid.n_chunks))
     new = np.array([span is None for span in slabs])
     laid = _laid(runs, grid.grid_shape, axis)
     if not new.any():
@@ -434,7 +434,9 @@ def on_axes(
     number = {encoding: i for i, encoding in enumerate(encodings)}
     lookup = np.array([*(number.get(each, -1) for each in combined.encodings), MISSING_BLOCK])
     renumbered = replace(blocks, encoding=lookup[blocks.encoding].astype(np.int32))
-    return combined.replace(grid=ChunkGrid(tuple(axes)), encodings=encodings, blocks=renumbered)
+    return combined.with_changes(
+        grid=ChunkGrid(tuple(axes)), encodings=encodings, blocks=renumbered
+    )
 
 
 # Arrays of the next snapshot, combined as a whole. Pure
@@ -469,8 +471,8 @@ def reused(combined: VirtualArray, before: VirtualArray | None) -> GrownArray:
         return written(combined)
     is_same = encodings == before.encodings and combined.grid.axes == before.grid.axes
     if is_same and new is None and held == [*whole(BEFORE, combined.grid.grid_shape)]:
-        return kept(combined.replace(encodings=encodings, blocks=NoBlocks(combined.n_blocks)))
-    shown = combined.replace(encodings=encodings, blocks=NoBlocks(combined.n_blocks))
+        return kept(combined.with_changes(encodings=encodings, blocks=NoBlocks(combined.n_blocks)))
+    shown = combined.with_changes(encodings=encodings, blocks=NoBlocks(combined.n_blocks))
     return GrownArray(shown, (*held, *laid), new, _is_altered(combined, before, encodings))
 
 
@@ -603,7 +605,7 @@ def _new_blocks(
     ]
     blocks = combined.blocks
     hidden = np.where(is_new.reshape(-1), blocks.encoding, MISSING_BLOCK)
-    only_new = combined.replace(blocks=replace(blocks, encoding=hidden.astype(np.int32)))
+    only_new = combined.with_changes(blocks=replace(blocks, encoding=hidden.astype(np.int32)))
     return on_axes(only_new, chosen, encodings), tuple(laid)
 
 

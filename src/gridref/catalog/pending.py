@@ -75,7 +75,7 @@ def refusing_pending(array: VirtualArray, path: str, pending: Pending) -> Virtua
     number = len(array.manifests)
     blocks = _Refusing(array, pending, number)
     manifests = (*array.manifests, _rows(array, path))
-    return array.replace(manifests=manifests, blocks=blocks)
+    return array.with_changes(manifests=manifests, blocks=blocks)
 
 
 @dataclass(frozen=True, eq=False)

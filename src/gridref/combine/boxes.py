@@ -275,7 +275,7 @@ def lay(
         return join([parts[k] for k in order.tolist()])
     corners, shape = boxes.corners(column).tolist(), boxes.shape(column)
     laid = lay_out(parts, corners, shape, keep_last=keep_last, dtype=dtype, fill_value=fill)
-    return pruned(laid).replace(attrs=column.first.attrs)
+    return pruned(laid).with_changes(attrs=column.first.attrs)
 
 
 # Cells between the edges of boxes: holes and clashes

@@ -172,7 +172,7 @@ class ForecastAxes:
 
 def _renamed(array: VirtualArray, dim: str) -> VirtualArray:
     dims = tuple(VALID_TIME if name == dim else name for name in array.dims)
-    return array.replace(dims=dims)
+    return array.with_changes(dims=dims)
 
 
 def _stretches(picks: Picks) -> Iterator[slice]:

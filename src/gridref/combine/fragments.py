@@ -100,7 +100,7 @@ def combine_fragments(
     if problems or path not in combined:
         return Combination(None, report, problems)
     array = combined[path]
-    shown = array.replace(attrs=_shown_attributes(attrs, array.attrs))
+    shown = array.with_changes(attrs=_shown_attributes(attrs, array.attrs))
     return Combination(VirtualGroup({path: shown}), report)
 
 
@@ -113,7 +113,7 @@ def _with_defaults(array: VirtualArray, attrs: Mapping[str, Any]) -> VirtualArra
     declares = {"_FillValue", "missing_value"} & set(array.attrs)
     if fill is not None and not declares and np.asarray(fill).dtype == array.dtype:
         added["_FillValue"] = fill
-    return array.replace(attrs={**added, **array.attrs}) if added else array
+    return array.with_changes(attrs={**added, **array.attrs}) if added else array
 
 
 def _shown_attributes(attrs: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:

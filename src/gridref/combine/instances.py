@@ -73,7 +73,7 @@ class Instances:
         arrays |= self._row_sizes(group, contiguous=False)
         for name, array in self._counts(group).items():
             attrs = {key: text for key, text in array.attrs.items() if key != "sample_dimension"}
-            arrays[name] = array.replace(attrs=attrs)
+            arrays[name] = array.with_changes(attrs=attrs)
         for name, array in group.arrays.items():
             sample = self.sample_of(array)
             if sample is None:
@@ -195,7 +195,7 @@ class Instances:
         if group.arrays.get(sample) is not None and array.dims != group.arrays[sample].dims:
             others = str(attrs.get("coordinates", "")).split()
             attrs["coordinates"] = " ".join(dict.fromkeys([*others, sample]))
-        return array.replace(dims=dims, attrs=attrs)
+        return array.with_changes(dims=dims, attrs=attrs)
 
 
 def find_instances(

@@ -194,7 +194,7 @@ def with_attributes(array: VirtualArray, column: Column, task: Task) -> VirtualA
     """An array with the attributes of all files, combined as the rule for them says."""
     cases = [(kind.array.attrs, column.files_of(kind)) for kind in column.kinds]
     settled = task.layout.settled.get(column.name, ())
-    return array.replace(attrs=combine_attributes(cases, column.path, task.notes, settled))
+    return array.with_changes(attrs=combine_attributes(cases, column.path, task.notes, settled))
 
 
 # All variables at one path: the order of the rules

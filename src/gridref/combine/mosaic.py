@@ -523,7 +523,7 @@ class _Mosaic:
         if mapping_variable in arrays:
             mapping = arrays[mapping_variable]
             attrs = {**mapping.attrs, "GeoTransform": corner_raster.transform}
-            arrays[mapping_variable] = mapping.replace(attrs=attrs)
+            arrays[mapping_variable] = mapping.with_changes(attrs=attrs)
         arrays |= _coordinates(corner_raster, spans, columns, dims, task)
         ordered = {name: arrays.pop(name) for name in columns if name in arrays}
         attrs = group_attributes(groups, dims.path, task, told)

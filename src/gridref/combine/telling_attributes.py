@@ -99,7 +99,7 @@ def as_coordinates(
             attribute = _Attribute.of(name, f"{variable}_{name}", own, columns, task)
             if attribute.differs:
                 arrays = [
-                    a.replace(attrs=_without(a.attrs, {name})) for a in found[variable].arrays
+                    a.with_changes(attrs=_without(a.attrs, {name})) for a in found[variable].arrays
                 ]
                 found[variable] = found[variable].with_arrays(arrays)
                 found = attribute.among(found, path, task)

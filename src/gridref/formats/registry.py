@@ -124,7 +124,7 @@ def _apart(group: VirtualGroup, path: str, url: str, findings: list[Finding]) ->
     arrays = {}
     for name, array in group.arrays.items():
         axes = zip(array.dims, array.shape, strict=True)
-        arrays[name] = array.replace(dims=tuple(renamed.get(axis, axis[0]) for axis in axes))
+        arrays[name] = array.with_changes(dims=tuple(renamed.get(axis, axis[0]) for axis in axes))
     new = {name for (dim, _), name in renamed.items() if dim in group.unlimited_dims}
     used = {dim for array in arrays.values() for dim in array.dims}
     unlimited = (group.unlimited_dims | new) & used

@@ -251,7 +251,7 @@ class VirtualArray:
             tables.append(AxisTable(*columns))
         return tuple(tables)
 
-    def replace(self, **changes: Any) -> VirtualArray:
+    def with_changes(self, **changes: Any) -> VirtualArray:
         """A copy with some attributes replaced; `blocks` takes the place of `block_source`."""
         if "blocks" in changes:
             changes["block_source"] = changes.pop("blocks")

@@ -226,7 +226,7 @@ def select_pieces(array: VirtualArray, axis: int, pieces: SliceProjection) -> Vi
     # The step of a single element means nothing: write it as 1.
     stride = np.where(pieces.count[piece] == 1, 1, step[:, axis] * pieces.step[piece])
     step[:, axis] = np.where(present, stride, 1)
-    result = array.replace(
+    result = array.with_changes(
         grid=ChunkGrid(tuple(axes)), blocks=replace(blocks, origin=origin, step=step)
     )
     return pruned(_tightened(result, axis))
@@ -256,7 +256,7 @@ def _tightened(array: VirtualArray, axis: int) -> VirtualArray:
     origin[:, axis] = start - begin
     stored[:, axis] = np.where(blocks.encoding == MISSING_BLOCK, 0, end - begin)
     first_row = blocks.manifest_row(slice(None), [first_chunk], [axis])
-    return array.replace(
+    return array.with_changes(
         blocks=replace(blocks, first_row=first_row, origin=origin, stored_shape=stored)
     )
 
@@ -269,7 +269,7 @@ def pruned(array: VirtualArray) -> VirtualArray:
     manifests, manifest = _used(blocks.manifest, present, len(array.manifests), 0)
     if len(encodings) == len(array.encodings) and len(manifests) == len(array.manifests):
         return array
-    return array.replace(
+    return array.with_changes(
         encodings=tuple(array.encodings[number] for number in encodings),
         manifests=tuple(array.manifests[number] for number in manifests),
         blocks=replace(blocks, encoding=encoding, manifest=manifest),

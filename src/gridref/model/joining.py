@@ -79,7 +79,7 @@ def concatenate(
         parts = [recast(array, dtype, fill_value) for array in parts]
     if len(parts) > 1:
         parts = _refined(parts, axis)
-    template = parts[0].replace(dims=first.dims, attrs=first.attrs)
+    template = parts[0].with_changes(dims=first.dims, attrs=first.attrs)
     return template if len(parts) == 1 else _joined(parts, axis, template)
 
 
@@ -173,7 +173,7 @@ def recast(array: VirtualArray, dtype: np.dtype[Any], fill_value: Any) -> Virtua
     if not same_scalar(cast_scalar(array.fill_value, dtype), fill_value, dtype):
         array = _with_real_blocks(array)
     encodings = tuple(_with_fill(encoding, array.fill_value) for encoding in array.encodings)
-    return array.replace(dtype=dtype, fill_value=fill_value, encodings=encodings)
+    return array.with_changes(dtype=dtype, fill_value=fill_value, encodings=encodings)
 
 
 def _with_fill(encoding: Encoding, fill_value: Any) -> Encoding:
@@ -202,7 +202,7 @@ def _with_real_blocks(array: VirtualArray) -> VirtualArray:
         fill=element_bytes(array.fill_value, dtype),
     )
     wide = absent[:, np.newaxis]
-    return array.replace(
+    return array.with_changes(
         encodings=(*array.encodings, encoding),
         manifests=(*array.manifests, ChunkManifest.missing(1)),
         blocks=BlockTable(
@@ -252,7 +252,7 @@ def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -
         counts = [grid_axis.n_chunks for grid_axis in grid_axes]
         order = _joined_order(counts, template.grid.grid_shape, axis)
         axes[axis] = joined_axis(grid_axes)
-    return template.replace(
+    return template.with_changes(
         grid=ChunkGrid(tuple(axes)),
         encodings=pool.encodings,
         manifests=pool.manifests,
@@ -396,7 +396,7 @@ def compacted(array: VirtualArray) -> VirtualArray:
     else:
         shift = np.cumsum(sizes) - sizes
     blocks = array.blocks
-    return array.replace(
+    return array.with_changes(
         manifests=(*kept.values(), ChunkManifest.concatenate(small)),
         blocks=replace(
             blocks,

@@ -119,7 +119,7 @@ def lay_out(
         GridAxis.from_edges(np.diff(axis_starts, append=extent))
         for axis_starts, extent in zip(starts, shape, strict=True)
     ]
-    return first.replace(
+    return first.with_changes(
         grid=ChunkGrid(tuple(axes)),
         dtype=dtype,
         fill_value=fill_value,

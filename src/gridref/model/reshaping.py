@@ -64,7 +64,7 @@ def transpose(array: VirtualArray, order: Sequence[int]) -> VirtualArray:
     rows = np.arange(array.n_blocks).reshape(array.grid.grid_shape).transpose(order).reshape(-1)
     taken = array.blocks.take(rows)
     axes = list(order)
-    return array.replace(
+    return array.with_changes(
         grid=ChunkGrid(tuple(array.grid.axes[axis] for axis in order)),
         dims=tuple(array.dims[axis] for axis in order),
         encodings=tuple(_transposed(encoding, order) for encoding in array.encodings),
@@ -115,7 +115,7 @@ def expand_dims(array: VirtualArray, axis: int, dim: str) -> VirtualArray:
         raise InvalidRequestError(f"there is a dimension {dim!r} already")
     expanded = _expanded_block if array.n_blocks == 1 else _expanded
     grid, blocks = expanded(array.grid, array.blocks, axis)
-    return array.replace(
+    return array.with_changes(
         grid=grid,
         dims=(*array.dims[:axis], dim, *array.dims[axis:]),
         encodings=tuple([expanded_encoding(encoding, axis) for encoding in array.encodings]),
@@ -208,7 +208,7 @@ def _drop_axis(array: VirtualArray, axis: int) -> VirtualArray:
     codec_length = _decoded_lengths(array, axis, chunk)
     encodings, encoding = _reencode(array, [index, codec_length], axis)
     first_row = blocks.manifest_row(slice(None), [np.where(present, chunk, 0)], [axis])
-    return array.replace(
+    return array.with_changes(
         grid=ChunkGrid((*array.grid.axes[:axis], *array.grid.axes[axis + 1 :])),
         dims=(*array.dims[:axis], *array.dims[axis + 1 :]),
         encodings=encodings,
@@ -283,4 +283,4 @@ def broadcast_axis(array: VirtualArray, axis: int, extent: int) -> VirtualArray:
         blocks = blocks.take(np.zeros(0, np.int64))
     step = blocks.step.copy()
     step[:, axis] = np.where(blocks.encoding == MISSING_BLOCK, 1, 0)
-    return array.replace(grid=ChunkGrid(tuple(axes)), blocks=replace(blocks, step=step))
+    return array.with_changes(grid=ChunkGrid(tuple(axes)), blocks=replace(blocks, step=step))

@@ -111,7 +111,7 @@ def _described(group: VirtualGroup) -> VirtualGroup:
         attrs = place.attributes(attrs)
         for name, array in group.arrays.items():
             if array.dims[-2:] == (place.y, place.x):
-                arrays[name] = array.replace(attrs=place.attributes(array.attrs))
+                arrays[name] = array.with_changes(attrs=place.attributes(array.attrs))
     if isinstance(attrs.get("multiscales"), Mapping):
         attrs["multiscales"] = _placed_levels(attrs["multiscales"], group)
     return group.with_changes(attrs=attrs, arrays=arrays, groups=groups)

@@ -66,7 +66,7 @@ def _renamed(group: VirtualGroup, unsafe: re.Pattern[str]) -> VirtualGroup:
     shown = partial(shown_name, unsafe=unsafe)
     return group.with_changes(
         arrays={
-            shown(name): array.replace(dims=tuple(map(shown, array.dims)))
+            shown(name): array.with_changes(dims=tuple(map(shown, array.dims)))
             for name, array in group.arrays.items()
         },
         groups={shown(name): _renamed(part, unsafe) for name, part in group.groups.items()},

@@ -94,7 +94,7 @@ def test_cells_that_many_blocks_share_are_missing_if_all_are() -> None:
     array = many_blocks((600,))
     assert MISSING_FILL not in ChunkMap(array).to_svg()
     absent = np.where(np.arange(600) < 10, MISSING_BLOCK, 0).astype(np.int32)
-    holed = array.replace(blocks=replace(array.blocks, encoding=absent))
+    holed = array.with_changes(blocks=replace(array.blocks, encoding=absent))
     assert ChunkMap(holed).to_svg().count(MISSING_FILL) == 1
 
 
@@ -202,7 +202,7 @@ def test_more_chunks_than_memory_has_room_for_are_drawn() -> None:
         manifest=ChunkManifest.missing(1),
         dims=("t", "x"),
     )
-    array = one.replace(blocks=replace(one.blocks, row_stride=np.zeros((1, 2), np.int64)))
+    array = one.with_changes(blocks=replace(one.blocks, row_stride=np.zeros((1, 2), np.int64)))
     assert chunks_along(array) == [extent, 3]
     assert map_axes(array) == (0, 1)
     drawing = ChunkMap(array, "v")

@@ -158,7 +158,7 @@ def test_only_what_is_needed_is_read(
     array = opened.arrays["a"]
     assert (array.shape, array.n_blocks) == ((150_101,), 4)
     assert not array.has_filter_masks
-    renamed = replace(array.replace(attrs={"units": "K"}), dims=("y",))
+    renamed = replace(array.with_changes(attrs={"units": "K"}), dims=("y",))
     assert (renamed.dims, renamed.shape, len(repr(renamed)) > 0) == (("y",), (150_101,), True)
     assert reads == []
     assert array.blocks.origin.shape == (4, 1)

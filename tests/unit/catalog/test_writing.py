@@ -221,7 +221,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
         write_catalog(group_of(1.0), tmp_path / "c", sources="somewhere")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequestError, match="strict JSON"):
         write_catalog(group_of(1.0), tmp_path / "c", extra={"a": float("nan")})
-    bad = VirtualGroup({"v": group_of(1.0).arrays["value"].replace(attrs={"a": object()})})
+    bad = VirtualGroup({"v": group_of(1.0).arrays["value"].with_changes(attrs={"a": object()})})
     with pytest.raises(InvalidRequestError, match=r"attribute 'a'.*object.*variable v"):
         write_catalog(bad, tmp_path / "c")
     assert not (tmp_path / "c").exists()
@@ -261,7 +261,7 @@ def test_a_manifest_that_contradicts_itself(
 ) -> None:
     columns = {"source": [0], "offset": [0], "length": [5], "state": [1], **changes}
     manifest = ChunkManifest.from_columns([Source("/a")], inline=b"12345", **columns)
-    array = group_of(1.0).arrays["value"].replace(manifests=(manifest,))
+    array = group_of(1.0).arrays["value"].with_changes(manifests=(manifest,))
     with pytest.raises(InvalidRequestError, match=message):
         write_catalog(VirtualGroup({"v": array}), tmp_path / "c")
     assert not (tmp_path / "c").exists()
@@ -269,7 +269,7 @@ def test_a_manifest_that_contradicts_itself(
 
 def test_a_block_beyond_its_manifest_is_refused(tmp_path: Path) -> None:
     array = group_of(1.0).arrays["far"]
-    short = array.replace(manifests=(array.manifests[0].take(np.array([0, 1])),))
+    short = array.with_changes(manifests=(array.manifests[0].take(np.array([0, 1])),))
     with pytest.raises(InvalidRequestError, match=r"rows 0-4 of a manifest of 2.*variable far"):
         write_catalog(VirtualGroup({"far": short}), tmp_path / "c")
 

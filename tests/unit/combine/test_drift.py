@@ -97,7 +97,7 @@ def test_different_packing_is_unpacked_block_by_block(
     assert result.group is not None
     joined = result.group.arrays["v"]
     assert isinstance(joined, VirtualArray)
-    wanted = expected(*[part.replace(attrs=dict(part.attrs)) for part in parts])
+    wanted = expected(*[part.with_changes(attrs=dict(part.attrs)) for part in parts])
     np.testing.assert_array_equal(decoded(joined), wanted)
     assert joined.dtype == np.result_type(*(decoded(part) for part in parts), np.float32)
     assert "scale_factor" not in joined.attrs
@@ -992,7 +992,7 @@ def test_times_of_batches_are_exact_at_any_size(
             for units, data in BATCHED_TIMES[name]
         ]
         np.testing.assert_array_equal(
-            decoded(both.replace(attrs={**both.attrs, **shared})), expected(*bounds)
+            decoded(both.with_changes(attrs={**both.attrs, **shared})), expected(*bounds)
         )
 
 

@@ -118,7 +118,7 @@ def test_coordinates_may_be_in_several_files(same: bool) -> None:
         [0], [1, 2], lon=array([[6.0 if same else 7.0, 8.0]], "tx"), w=array([[1, 2]], "tx")
     )
     one = VirtualGroup({name: one.arrays[name] for name in ("t", "x", "lon")}, attrs={})
-    v = two.arrays["w"].replace(attrs={"coordinates": "lon"})
+    v = two.arrays["w"].with_changes(attrs={"coordinates": "lon"})
     two = VirtualGroup(
         {"t": two.arrays["t"], "x": two.arrays["x"], "lon": two.arrays["lon"], "w": v}
     )

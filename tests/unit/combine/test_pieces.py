@@ -208,7 +208,7 @@ def test_rasters_that_only_labels_place(step: tuple[float, float], crs: dict[str
         "v": chunked_array(np.zeros((3, 4), "u1"), (3, 4), ("y", "x")),
         "crs": VirtualArray.from_numpy(np.array(0), [], attrs=crs),
     }
-    arrays["v"] = arrays["v"].replace(attrs={"grid_mapping": "crs"})
+    arrays["v"] = arrays["v"].with_changes(attrs={"grid_mapping": "crs"})
     found: Any = read_raster(VirtualGroup(arrays), "a.nc", "x", "y", Values(None))
     assert found.by_labels
     assert (found.x0, found.dx) == pytest.approx((100 - step[0] / 2, step[0]))

@@ -175,7 +175,7 @@ def test_of_inputs_of_nothing_not_even_the_encoding_stays() -> None:
 def test_one_place_of_a_window_is_taken_out_of_its_chunk(place: int, edge: EdgePolicy) -> None:
     """The last chunk is short where edges are truncated."""
     array = chunked_array(np.arange(10, dtype="i4").reshape(5, 2), (2, 2), ("y", "x"), edge=edge)
-    window = array.replace(
+    window = array.with_changes(
         grid=ChunkGrid.regular((1, 2), (1, 2)),
         blocks=replace(array.blocks, origin=np.array([[place, 0]])),
     )

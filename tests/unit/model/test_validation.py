@@ -34,10 +34,10 @@ def line(n: int = 4) -> VirtualArray:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: line().replace(dims=("x", "y")),
-        lambda: line().replace(dims=()),
-        lambda: line().replace(grid=ChunkGrid.regular((4,), (2,))),
-        lambda: line().replace(encodings=(replace(PLAIN, chunk_shape=(2, 2)),)),
+        lambda: line().with_changes(dims=("x", "y")),
+        lambda: line().with_changes(dims=()),
+        lambda: line().with_changes(grid=ChunkGrid.regular((4,), (2,))),
+        lambda: line().with_changes(encodings=(replace(PLAIN, chunk_shape=(2, 2)),)),
         lambda: replace(line().blocks, manifest=np.zeros(2, np.int32)),
         lambda: Encoding((2, 0), I4, (bytes_codec(I4),)),
         lambda: Encoding((-1,), I4, (bytes_codec(I4),)),
@@ -189,7 +189,7 @@ def test_numpy_gets_values_that_are_read() -> None:
             assert selection is None
             return read_slowly(array)
 
-    array = line().replace(access=Access())
+    array = line().with_changes(access=Access())
     assert np.asarray(array).tolist() == [0, 1, 2, 3]
     assert np.asarray(array, "f8").dtype == "f8"
     assert np.array(array, copy=True).tolist() == [0, 1, 2, 3]

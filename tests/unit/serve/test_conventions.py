@@ -52,7 +52,7 @@ def test_other_arrays_of_the_same_plane_lie_there_too() -> None:
         "u": band(3, 4, dims="xy", named=None),
         "crs": mapping(),
     }
-    arrays["v"] = arrays["v"].replace(attrs={"grid_mapping": "crs"})
+    arrays["v"] = arrays["v"].with_changes(attrs={"grid_mapping": "crs"})
     shown = with_conventions(VirtualGroup(arrays))
     assert spatial(shown.attrs)["shape"] == [4, 3]
     assert [name for name, array in shown.arrays.items() if spatial(array.attrs)] == ["v", "w"]

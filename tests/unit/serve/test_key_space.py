@@ -182,7 +182,7 @@ def test_single_arrays_have_options_of_their_own() -> None:
 
 
 def test_refusals_name_the_array() -> None:
-    mixed = array(big_endian=True).replace(dtype=np.dtype("f8"))
+    mixed = array(big_endian=True).with_changes(dtype=np.dtype("f8"))
     space = KeySpace(VirtualGroup({"a": mixed}), ViewOptions(View.NATIVE))
     with pytest.raises(NotRepresentableError) as caught:
         space.resolve("a/zarr.json")

@@ -193,7 +193,7 @@ def test_shards_of_a_size(
 
 def test_which_types_zarr_lacks() -> None:
     assert why_not_zarr(part(4, 2)) is None
-    odd = cut((4,), (2,), "V3").replace(dtype=np.dtype([("a", "O")]))
+    odd = cut((4,), (2,), "V3").with_changes(dtype=np.dtype([("a", "O")]))
     assert why_not_zarr(odd)
 
 
@@ -253,7 +253,7 @@ def test_the_grid_of_the_stored_chunks() -> None:
 
 def test_a_window_that_begins_behind_chunks_ends_where_they_end() -> None:
     array = part(10, 4, edge=EdgePolicy.TRUNCATED)
-    window = array.replace(
+    window = array.with_changes(
         grid=ChunkGrid.regular((6,), (6,)), blocks=replace(array.blocks, origin=np.array([[4]]))
     )
     (axis,) = native_grid(window, one_encoding(window)).axes

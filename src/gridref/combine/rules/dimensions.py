@@ -44,7 +44,7 @@ def align_dimensions(column: Column, growing: Collection[str], notes: Notes) -> 
     def change(kind: Kind, array: VirtualArray) -> VirtualArray:
         names = _new_dims(array.dims, wanted, growing)
         assert names is not None
-        array = array if names == array.dims else array.replace(dims=names)
+        array = array if names == array.dims else array.with_changes(dims=names)
         order = sorted(range(array.ndim), key=lambda axis: wanted.index(array.dims[axis]))
         return transpose(array, order)
 

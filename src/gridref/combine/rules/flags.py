@@ -68,7 +68,7 @@ def _resolved(column: Column, notes: Notes) -> Column:
             return array
         named = None if array.enumeration is None else enumeration
         return _renumbered(
-            array.replace(attrs={**array.attrs, **flags}, enumeration=named), moved, known
+            array.with_changes(attrs={**array.attrs, **flags}, enumeration=named), moved, known
         )
 
     done = "numbers are those of the first file that names them"
@@ -228,7 +228,7 @@ def _renumbered(
             known[encoding, pairs] = _with_numbers(encoding, moved)
     encodings = tuple(known[encoding, pairs] for encoding in array.encodings)
     fill = array.fill_value
-    return array.replace(
+    return array.with_changes(
         encodings=encodings, fill_value=array.dtype.type(moved.get(fill.item(), fill))
     )
 
@@ -258,7 +258,7 @@ def _as_attributes(target: _Names, stating: Sequence[Kind]) -> dict[str, Any]:
 
 def _without_names(array: VirtualArray) -> VirtualArray:
     attrs = {name: value for name, value in array.attrs.items() if name not in _ATTRIBUTES}
-    return array.replace(attrs=attrs, enumeration=None)
+    return array.with_changes(attrs=attrs, enumeration=None)
 
 
 def _cases(column: Column) -> dict[str, list[int]]:

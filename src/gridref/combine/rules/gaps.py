@@ -109,7 +109,7 @@ def with_padding(column: Column) -> tuple[Column, Any]:
         return _with_fill(column)
     fill = dtype.type(_FILL_VALUES[str(dtype)])
     filled = column.map_kinds(
-        lambda _, array: array.replace(attrs={**array.attrs, "_FillValue": fill})
+        lambda _, array: array.with_changes(attrs={**array.attrs, "_FillValue": fill})
     )
     return filled, fill
 

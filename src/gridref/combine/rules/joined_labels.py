@@ -174,7 +174,7 @@ def align_labels(
     """Align the arrays of all files with the common labels of their dimensions."""
     if column.name in positions and column.first.dims == (column.name,):
         joined = positions[column.name].labels
-        return column.with_arrays([joined.replace(attrs=a.attrs) for a in column.arrays])
+        return column.with_arrays([joined.with_changes(attrs=a.attrs) for a in column.arrays])
     concerned = [
         dim
         for dim in column.first.dims
@@ -243,7 +243,7 @@ def reindex(array: VirtualArray, dim: str, indices: Indices, fill: Any) -> Virtu
             part = isel(array, {dim: indices[start:stop]})
         parts.append(part)
     joined = concatenate(parts, axis, dtype=array.dtype, fill_value=fill)
-    return joined.replace(dims=array.dims, attrs=array.attrs)
+    return joined.with_changes(dims=array.dims, attrs=array.attrs)
 
 
 def _laid_by_label(
@@ -268,11 +268,11 @@ def _laid_by_label(
         position = int(owner[start])
         indices = positions.by_file.get(column.files[position], every)
         parts.append(isel(column.arrays[position], {dim: indices[start:stop]}))
-    whole = concatenate(parts, axis).replace(attrs=column.first.attrs)
+    whole = concatenate(parts, axis).with_changes(attrs=column.first.attrs)
     shown = values.of(whole)
     for file, array in zip(column.files, column.arrays, strict=True):
         indices = positions.by_file.get(file, every)
         mine = np.take(values.of(array), indices[indices >= 0], axis)
         if not same_values(mine, np.take(shown, np.flatnonzero(indices >= 0), axis)):
             return None
-    return column.with_arrays([whole.replace(attrs=array.attrs) for array in column.arrays])
+    return column.with_arrays([whole.with_changes(attrs=array.attrs) for array in column.arrays])

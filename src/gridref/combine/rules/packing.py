@@ -234,7 +234,9 @@ def unpacked(
         if key not in known:
             known[key] = _with_unpacking(encoding, unpacking)
         encodings.append(known[key])
-    return floats.replace(encodings=tuple(encodings), attrs=without_packing(array.attrs, dtype))
+    return floats.with_changes(
+        encodings=tuple(encodings), attrs=without_packing(array.attrs, dtype)
+    )
 
 
 def _with_unpacking(encoding: Encoding, unpacking: Unpacking | None) -> Encoding:

@@ -379,7 +379,7 @@ class _Times:
             attrs = without_packing(_attrs(part.array, first, unit_ns, {}), np.dtype("f8"))
             if "units" in attrs:
                 attrs["units"] = units
-            arrays[part.column][part.position] = _shifted(part, base).replace(attrs=attrs)
+            arrays[part.column][part.position] = _shifted(part, base).with_changes(attrs=attrs)
         self._note(f"shifted exactly on reading, as {units!r}")
         pairs = zip(self.columns, arrays, strict=True)
         return [column.with_arrays(changed) for column, changed in pairs]
@@ -399,7 +399,7 @@ def _shifted(part: TimePart, target: TimeBase) -> VirtualArray:
     floats = recast(part.array, np.dtype("f8"), np.float64(np.nan))
     if unpacking == Unpacking():
         return floats
-    return floats.replace(
+    return floats.with_changes(
         encodings=tuple(replace(known, unpacking=unpacking) for known in floats.encodings)
     )
 
@@ -419,7 +419,7 @@ def _with_units(
         attrs = _attrs(part.array, first, unit_ns, extra)
         data = converted.get(number)
         if data is None:
-            changed = part.array.replace(attrs=attrs)
+            changed = part.array.with_changes(attrs=attrs)
         else:
             changed = _inline(data, part.array.dims, attrs, first, extra)
         arrays[part.column][part.position] = changed

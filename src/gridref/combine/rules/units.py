@@ -128,4 +128,4 @@ def _converted(
     attrs = without_packing(array.attrs, dtype)
     if "units" in attrs:
         attrs["units"] = target
-    return floats.replace(encodings=encodings, attrs=attrs)
+    return floats.with_changes(encodings=encodings, attrs=attrs)

@@ -141,7 +141,7 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     virtual = list(map(_as_virtual, arrays))
     check_alike(virtual)
     attrs = next((array.attrs for array in virtual if array.attrs), {})  # numpy arrays have none
-    return concatenate(virtual, axis % virtual[0].ndim).replace(attrs=attrs)
+    return concatenate(virtual, axis % virtual[0].ndim).with_changes(attrs=attrs)
 
 
 def _stack(arrays: Sequence[Any], axis: int = 0) -> Any:

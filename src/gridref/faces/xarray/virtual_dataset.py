@@ -216,7 +216,7 @@ def _with_parents_units(arrays: Mapping[str, VirtualArray]) -> dict[str, Virtual
         if isinstance(name, str) and name in arrays and is_time_like(array.attrs):
             bounds = arrays[name]
             units = {key: array.attrs[key] for key in ("units", "calendar") if key in array.attrs}
-            result[name] = bounds.replace(attrs={**units, **bounds.attrs})
+            result[name] = bounds.with_changes(attrs={**units, **bounds.attrs})
     return result
 
 

@@ -68,14 +68,14 @@ def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
         else:
             stored = array.attrs if is_lazy(variable) else {}
             attrs = {**stored, **_attributes(variable, array)}
-            arrays[name] = array.replace(dims=tuple(map(str, variable.dims)), attrs=attrs)
+            arrays[name] = array.with_changes(dims=tuple(map(str, variable.dims)), attrs=attrs)
     parents = {bounded: name for name, bounded in bounds.items()}  # CF conventions, 7.1
     for name, array in arrays.items():
         parent = _units(arrays.get(parents.get(name, "")))
         own = _units(virtual[name])
         # Virtual times say what they count from, unless what they bound says it for them.
         if "units" not in array.attrs and is_time_like(own) and not _count_alike(own, parent):
-            arrays[name] = array.replace(attrs={**array.attrs, **own})
+            arrays[name] = array.with_changes(attrs={**array.attrs, **own})
     attrs = {str(name): value for name, value in dataset.attrs.items()}
     arrays, others = _with_coordinates(arrays, dataset)
     if others and "coordinates" not in attrs:
@@ -123,7 +123,7 @@ def _with_coordinates(
             dims = set(variable.dims)
             own = [word for word in coordinates if set(dataset.variables[word].dims) <= dims]
         if own and "coordinates" not in array.attrs:
-            result[name] = array.replace(attrs={**array.attrs, "coordinates": " ".join(own)})
+            result[name] = array.with_changes(attrs={**array.attrs, "coordinates": " ".join(own)})
         for word in str(result[name].attrs.get("coordinates", "")).split():
             left.pop(word, None)
     return result, list(left)
@@ -142,7 +142,7 @@ def _kept(name: str, variable: xr.Variable, units: Mapping[str, Any]) -> Virtual
     dims = tuple(map(str, variable.dims))
     original = _original(name, variable)
     if original is not None:
-        return original.replace(dims=dims)
+        return original.with_changes(dims=dims)
     encoded = _encoded(name, variable, units)
     return VirtualArray.from_numpy(_fixed_size(name, encoded), dims, dict(encoded.attrs))
 
@@ -191,4 +191,4 @@ def _original(name: str, variable: xr.Variable) -> VirtualArray | None:
         for key, value in duck.array.attrs.items()
         if key not in again.attrs or key in variable.attrs
     }
-    return duck.array.replace(attrs={**kept, **variable.attrs})
+    return duck.array.with_changes(attrs={**kept, **variable.attrs})

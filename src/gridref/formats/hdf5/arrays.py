@@ -136,7 +136,7 @@ def scan_array(
     array = _padded(scanned.array, sizes + element.subshape)
     attrs = _with_flags(dataset.attributes.public, element)
     enumeration = _enumeration(dataset, element)
-    array = array.replace(dims=names, attrs=attrs, enumeration=enumeration)
+    array = array.with_changes(dims=names, attrs=attrs, enumeration=enumeration)
     return ScannedArray(array, scanned.fate, scanned.reason)
 
 
@@ -152,10 +152,10 @@ def _ragged(
     attrs = _with_flags(dataset.attributes.public, element.base or element)
     reason = f"{element.reason}, whose lengths are in {name}{ROW_SIZE}"
     return ScannedArray(
-        array.replace(attrs=attrs),
+        array.with_changes(attrs=attrs),
         Fate.INLINED,
         reason,
-        _padded(row_sizes, sizes).replace(dims=names),
+        _padded(row_sizes, sizes).with_changes(dims=names),
     )
 
 
@@ -375,7 +375,7 @@ def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOpti
     stored = _stored(node, rows)
     if stored is not None:
         chunks = rows.with_sources(())
-        known = array.replace(manifests=(), attrs={})
+        known = array.with_changes(manifests=(), attrs={})
         _arrays.put(dataset.key(options), _Known(known, chunks, stored))
 
 
@@ -442,7 +442,7 @@ def _filled(
     """A known array with its chunks in the file of a dataset."""
     own = {"sources": (node.file.source,), "offset": offset, "length": length}
     manifest = ChunkManifest(**{**vars(known.chunks), **own})
-    return known.array.replace(manifests=(manifest,), attrs=node.attributes.public)
+    return known.array.with_changes(manifests=(manifest,), attrs=node.attributes.public)
 
 
 def _address(node: DatasetNode) -> int:

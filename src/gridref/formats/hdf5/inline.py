@@ -266,7 +266,9 @@ def ragged_arrays(
     dims = (sample_dimension(name), *axes)
     row_dims = tuple(f"axis_{axis}" for axis in range(rows.ndim))
     attrs = {"sample_dimension": sample_dimension(name)}
-    return _inline(dataset, values, dims), _inline(dataset, rows, row_dims).replace(attrs=attrs)
+    return _inline(dataset, values, dims), _inline(dataset, rows, row_dims).with_changes(
+        attrs=attrs
+    )
 
 
 def _inline(dataset: DatasetNode, values: NDArray[Any], dims: tuple[str, ...]) -> VirtualArray:

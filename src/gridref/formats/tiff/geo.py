@@ -391,7 +391,7 @@ class Georeference:
         A rotated image has no coordinates along its axes, and neither has one of more than
         `MAX_COORDINATES` rows or columns; their ``GeoTransform`` is enough.
         """
-        arrays = {SPATIAL_REF: _ZERO.replace(attrs=self._mapping())}
+        arrays = {SPATIAL_REF: _ZERO.with_changes(attrs=self._mapping())}
         affine = self.affine
         is_small = max(n_rows, n_columns) <= MAX_COORDINATES
         if affine is not None and affine.is_rectilinear and is_small:

@@ -136,7 +136,7 @@ def _with_manifests(
 ) -> VirtualGroup:
     """The group with other manifests for the arrays at some paths."""
     arrays = {
-        name: array.replace(manifests=(manifests[f"{path}{name}"],))
+        name: array.with_changes(manifests=(manifests[f"{path}{name}"],))
         if f"{path}{name}" in manifests
         else array
         for name, array in group.arrays.items()
