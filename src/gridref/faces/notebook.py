@@ -10,14 +10,7 @@ from gridref.api.catalog import Verification
 from gridref.catalog import CatalogGroup
 from gridref.combine import Combination
 from gridref.combine.report import DriftReport
-from gridref.faces.picture import (
-    ChunkMap,
-    codecs_in_words,
-    edges_in_words,
-    several,
-    shortened,
-    sizes_in_words,
-)
+from gridref.faces.picture import ChunkMap, grid_in_words, shortened, sizes_in_words
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.secrets import shown_address
@@ -52,18 +45,9 @@ def html_of(shown: Any) -> str:
 
 
 def _array(array: VirtualArray) -> str:
-    head = f"<p><code>{escape(shortened(repr(array)))}</code></p>\n{_table(_about_array(array))}"
+    about = list(zip(("blocks", "stored chunks", "codecs"), grid_in_words(array), strict=True))
+    head = f"<p><code>{escape(shortened(repr(array)))}</code></p>\n{_table(about)}"
     return f"{head}\n{ChunkMap(array).to_svg()}" if array.ndim and array.size else head
-
-
-def _about_array(array: VirtualArray) -> list[tuple[str, ...]]:
-    shapes = {" × ".join(map(str, encoding.chunk_shape)) or "1" for encoding in array.encodings}
-    codecs = {codecs_in_words(encoding.codecs) for encoding in array.encodings}
-    return [
-        ("blocks", edges_in_words(array)),
-        ("stored chunks", several(shapes) or "none"),
-        ("codecs", several(codecs) or "none"),
-    ]
 
 
 def _group(group: VirtualGroup, about: str = "", room: int = MAX_BYTES) -> str:

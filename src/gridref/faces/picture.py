@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -20,7 +20,6 @@ from gridref.extras import missing_package
 from gridref.io import absolute_url
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.encoding import Codec
 from gridref.model.listing import ChunkListing
 from gridref.model.projection import project_progressions
 from gridref.typing import Int64Array
@@ -35,28 +34,32 @@ MAX_NAMES = 500
 """Most characters of what only names something."""
 
 
-def several(values: Collection[str], limit: int = 3) -> str:
-    """The first few of some values in their order, and how many there are more."""
-    ordered = sorted(values)
-    more = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
-    return ", ".join(ordered[:limit]) + more
-
-
-def codecs_in_words(codecs: Sequence[Codec]) -> str:
-    """Names of codecs, but for the one that all have."""
-    names = [codec.name.removeprefix("numcodecs.") for codec in codecs]
-    return " + ".join(name for name in names if name != "bytes") or "none"
-
-
-def edges_in_words(array: VirtualArray) -> str:
-    """How many blocks there are along each dimension that has several, and of what lengths."""
-    parts = []
+def grid_in_words(array: VirtualArray) -> tuple[str, str, str]:
+    """Blocks along each dimension that has several, shapes of stored chunks, and codecs."""
+    blocks = []
     for axis in array.grid.axes:
         if axis.n_chunks > 1:
             edges = axis.edges()
             low, high = int(edges.min()), int(edges.max())
-            parts.append(f"{axis.n_chunks} of {low}" + (f" to {high}" if high != low else ""))
-    return ", ".join(parts) or str(array.n_blocks)
+            blocks.append(f"{axis.n_chunks} of {low}" + (f" to {high}" if high != low else ""))
+    shapes = {" × ".join(map(str, encoding.chunk_shape)) or "1" for encoding in array.encodings}
+    codecs = {
+        " + ".join(
+            codec.name.removeprefix("numcodecs.")
+            for codec in encoding.codecs
+            if codec.name != "bytes"
+        )
+        for encoding in array.encodings
+    }
+    named = {text or "none" for text in codecs}
+    return ", ".join(blocks) or str(array.n_blocks), _several(shapes), _several(named)
+
+
+def _several(values: Collection[str], limit: int = 3) -> str:
+    """The first few of some values in their order, and how many there are more."""
+    ordered = sorted(values)
+    more = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
+    return (", ".join(ordered[:limit]) or "none") + more
 
 
 def human_bytes(n_bytes: float) -> str:

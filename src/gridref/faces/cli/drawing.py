@@ -16,13 +16,7 @@ from rich.tree import Tree
 from gridref.combine.labels import label_text
 from gridref.combine.values import inline_values
 from gridref.errors import NotRepresentableError
-from gridref.faces.picture import (
-    ChunkMap,
-    chunks_along,
-    codecs_in_words,
-    edges_in_words,
-    several,
-)
+from gridref.faces.picture import ChunkMap, chunks_along, grid_in_words
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.grid import GridAxis
@@ -106,9 +100,7 @@ def describe_arrays(arrays: Mapping[str, VirtualArray], options: ViewOptions) ->
             path,
             " × ".join(map(str, array.shape)) or "scalar",
             str(array.dtype),
-            edges_in_words(array),
-            several({" × ".join(map(str, e.chunk_shape)) or "1" for e in array.encodings}),
-            several({codecs_in_words(encoding.codecs) for encoding in array.encodings}),
+            *grid_in_words(array),
             _shown(array, options),
         )
     return table
