@@ -147,12 +147,13 @@ def test_a_file_in_an_archive_is_written_out_or_refused(path: Path, tmp_path: Pa
         to_kerchunk(scanned, inline_limit=500, zarr_format=3)
 
 
-@pytest.mark.long(but=16)
-@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.long(but=8)
 @pytest.mark.parametrize("source", shared_files("hdf5/*/*", "netcdf4/*/*"))
 def test_real_files_equal_h5py_or_are_refused_by_name(
-    source: Path, zarr_format: Any, monkeypatch: pytest.MonkeyPatch
+    source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Half of them in each format of Zarr: every kind of dataset is in both, see above."""
+    zarr_format: Any = 2 + len(source.name) % 2
     monkeypatch.setenv("HDF5_EXTFILE_PREFIX", "${ORIGIN}")
     try:
         scanned = gridref.scan(source, on_unsupported="skip")

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from gridref.codecs import decode_chunk, why_not
-from gridref.codecs.arithmetic import _packbits_stored_bytes
 from gridref.codecs.core import _zstd_content_bytes
 from gridref.codecs.hdf5_filters import _check_size, _too_few
 from gridref.codecs.numcodecs_codecs import ZfpHeader
-from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec
+from gridref.codecs.stage import MAX_UNKNOWN_BYTES
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 
@@ -186,24 +185,6 @@ def test_bits_that_an_element_does_not_have(first: int, last: int, dtype: str) -
     codec = Codec.of("packbits", first_bit=first, last_bit=last)
     with pytest.raises(DecodeError, match="do not lie in an element"):
         decode_chunk(bytes(8), Encoding((8,), np.dtype(dtype), (codec,)))
-
-
-@pytest.mark.parametrize(
-    ("config", "dtype", "n_bytes"),
-    [
-        ({}, "b1", 2),
-        ({"padding_encoding": "first_byte"}, "b1", 3),
-        ({"padding_encoding": "last_byte"}, "b1", 3),
-        ({"padding_encoding": "none"}, "b1", 2),
-        ({}, "u2", 18),
-        ({"first_bit": 3, "last_bit": 3}, "u2", 2),
-        ({"first_bit": 3}, "u2", 15),
-        ({"last_bit": 3}, "u2", 5),
-        ({}, "c8", 72),
-    ],
-)
-def test_how_many_bytes_bits_take(config: dict[str, Any], dtype: str, n_bytes: int) -> None:
-    assert _packbits_stored_bytes(config, ArraySpec((3, 3), np.dtype(dtype))) == n_bytes
 
 
 # Headers

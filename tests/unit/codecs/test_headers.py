@@ -28,7 +28,6 @@ from gridref.codecs.tiff import (
     _complex_stored_bytes,
     _float24_stored_bytes,
     _packints_stored_bytes,
-    _padded,
     _rgb_bits_stored_bytes,
 )
 from gridref.codecs.tiff_images import (
@@ -144,22 +143,6 @@ def test_rows_of_a_segment_follow_from_its_bytes(dtype: str) -> None:
     assert _segment(config, None, ArraySpec((5, 4, 3), np.dtype(dtype))) == (5, 4, 3)
     with pytest.raises(ValueError, match="are no rows of 4 pixels of 3 samples"):
         _segment(config, 24 * item + 1, ArraySpec((9, 9), np.dtype(dtype)))
-
-
-@pytest.mark.parametrize(
-    ("data", "short", "decoded_bytes", "expected"),
-    [
-        (b"abc", 3, 5, b"abc\0\0"),
-        (b"abc", 3, 3, b"abc"),
-        (b"abc", 4, 5, b"abc"),
-        (b"abc", None, 5, b"abc"),
-        (b"abc", 3, None, b"abc"),
-    ],
-)
-def test_only_what_is_short_by_its_rows_is_padded(
-    data: bytes, short: int | None, decoded_bytes: int | None, expected: bytes
-) -> None:
-    assert _padded(data, short, decoded_bytes) == expected
 
 
 # Blosc and Blosc2
