@@ -209,102 +209,6 @@ def _values(drift: Mapping[str, Any]) -> set[str]:
     return {case["value"] for case in drift["cases"]}
 
 
-# Files combined by the workers that scan them, which return columns
-
-
-@dataclass(frozen=True)
-class _Partition:
-    """Neighbouring files combined, and those that could not be scanned.
-
-    Attributes
-    ----------
-    part
-        None if no file could be scanned, or one that could not ends the job.
-    failed
-        Addresses and errors.
-    """
-
-    part: CombinedPart | None
-    failed: tuple[tuple[str, GridrefError], ...]
-
-
-def combine_elsewhere(
-    addresses: Sequence[str],
-    dim: str,
-    scanning: ScanOptions,
-    rules: CombineOptions,
-    run: RunOptions,
-    *,
-    failures: Failures,
-    progress: Progress | None = None,
-    by_label: bool = False,
-) -> Combination:
-    """Scan files and combine them along a dimension, neighbours where they are scanned.
-
-    Parameters
-    ----------
-    addresses, dim, scanning, rules, run
-        The files, the dimension and all options. `rules` travel, so that they hold no functions.
-    failures
-        Where those are noted that could not be scanned.
-    progress
-        Called with the number of files done, and of all files.
-    by_label
-        As for `gridref.combine.combine`.
-
-    Raises
-    ------
-    GridrefError
-        As `gridref.api.scan.scan_each` does.
-    """
-    task = partial(
-        _combine_here,
-        dim=dim,
-        scanning=scanning,
-        rules=rules,
-        run=run.on_worker(),
-        by_label=by_label,
-    )
-    found = each_part(addresses, run, task, BATCH_GROUPS)
-
-    def parts() -> Iterator[CombinedPart]:
-        n_done = 0
-        for files, partition in found:
-            for address, error in partition.failed:
-                failures.add(address, error)
-            n_done += len(files)
-            if progress is not None:
-                progress(n_done, len(addresses))
-            if partition.part is not None and not failures.fatal:
-                yield partition.part
-        failures.close(n_done)
-
-    read = reader_for(scanning.storage_options).read
-    return combine_parts(parts(), dim, read=read, options=rules, by_label=by_label)
-
-
-@keeps_at_hand
-def _combine_here(
-    addresses: tuple[str, ...],
-    max_in_flight: int,
-    *,
-    dim: str,
-    scanning: ScanOptions,
-    rules: CombineOptions,
-    run: RunOptions,
-    by_label: bool,
-) -> _Partition:
-    found = scan_here(addresses, max_in_flight, options=scanning, work=run.work)
-    pairs = list(zip(addresses, found, strict=True))
-    failed = tuple((address, own) for address, own in pairs if isinstance(own, GridrefError))
-    groups = [own for _, own in pairs if not isinstance(own, GridrefError)]
-    if not groups or (failed and run.on_error == "raise"):
-        return _Partition(None, failed)
-    read = reader_for(scanning.storage_options).read
-    part = combine_part(groups, dim, read=read, options=rules, by_label=by_label)
-    return _Partition(part, failed)
-
-
 # What a call says of files, and what it does with them
 
 
@@ -463,16 +367,7 @@ class Job:
         if is_asked_for and not isinstance(way, Groups):  # which lay out each kind by itself
             joined = refusing_parts_of_sets(joined)
         if self._travels(way, len(ordered)):
-            done = combine_elsewhere(
-                ordered,
-                self.dims[0],
-                self.scanning,
-                how.rules,
-                self.running,
-                failures=failures,
-                progress=progress,
-                by_label=self.order == "label",
-            )
+            done = _combine_elsewhere(self, ordered, failures, progress)
         elif len(ordered) > 1 and not is_asked_for:
             take_first = self.layout == "first"
             found, done = laid_out_by_itself(list(joined), read, how.rules, take_first=take_first)
@@ -551,6 +446,68 @@ def _layout_from_json(value: Any) -> Any:
     kinds = {kind.__name__: kind for kind in (Labels, Stack, Mosaic, Ragged, Plate, Groups)}
     check_choice("kind", value["kind"], tuple(kinds))
     return kinds[value["kind"]](**given)
+
+
+# Files combined by the workers that scan them, which return columns
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """Neighbouring files combined, and those that could not be scanned.
+
+    Attributes
+    ----------
+    part
+        None if no file could be scanned, or one that could not ends the job.
+    failed
+        Addresses and errors.
+    """
+
+    part: CombinedPart | None
+    failed: tuple[tuple[str, GridrefError], ...]
+
+
+def _combine_elsewhere(
+    job: Job, addresses: Sequence[str], failures: Failures, progress: Progress | None
+) -> Combination:
+    """Scan files and combine them along a dimension, neighbours where they are scanned.
+
+    Raises
+    ------
+    GridrefError
+        As `gridref.api.scan.scan_each` does.
+    """
+    travelling = Job(job.dims, job.order, None, job.combine, job.scan, job.running.on_worker())
+    task = partial(_combine_here, job=travelling)
+    found = each_part(addresses, job.running, task, BATCH_GROUPS)
+
+    def parts() -> Iterator[CombinedPart]:
+        n_done = 0
+        for files, partition in found:
+            for address, error in partition.failed:
+                failures.add(address, error)
+            n_done += len(files)
+            if progress is not None:
+                progress(n_done, len(addresses))
+            if partition.part is not None and not failures.fatal:
+                yield partition.part
+        failures.close(n_done)
+
+    read, by_label = reader_for(job.scanning.storage_options).read, job.order == "label"
+    return combine_parts(parts(), job.dims[0], read=read, options=job.rules, by_label=by_label)
+
+
+@keeps_at_hand
+def _combine_here(addresses: tuple[str, ...], max_in_flight: int, *, job: Job) -> _Partition:
+    found = scan_here(addresses, max_in_flight, options=job.scanning, work=job.running.work)
+    pairs = list(zip(addresses, found, strict=True))
+    failed = tuple((address, own) for address, own in pairs if isinstance(own, GridrefError))
+    groups = [own for _, own in pairs if not isinstance(own, GridrefError)]
+    if not groups or (failed and job.running.on_error == "raise"):
+        return _Partition(None, failed)
+    read, by_label = reader_for(job.scanning.storage_options).read, job.order == "label"
+    part = combine_part(groups, job.dims[0], read=read, options=job.rules, by_label=by_label)
+    return _Partition(part, failed)
 
 
 # The calls `build` and `plan`
