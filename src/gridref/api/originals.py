@@ -175,8 +175,8 @@ class Piece:
     def encoding(self) -> Encoding:
         return self.cross.array.encodings[int(self.batch.encoding[self.member])]
 
-    def chunk_region(self) -> tuple[tuple[slice, ...], tuple[int, ...]]:
-        """The elements of the chunk, and the shape of the stored array, in the file's order."""
+    def chunk(self, offset: int | None) -> Chunk:
+        """The chunk, with its axes in the file's order."""
         array, block = self.cross.array, int(self.batch.block[self.member])
         shape = array.blocks.stored_shape[block].tolist()
         region = [
@@ -189,7 +189,8 @@ class Piece:
             )
         ]
         order = axis_order(self.encoding)
-        return tuple(region[axis] for axis in order), tuple(shape[axis] for axis in order)
+        own = tuple(region[axis] for axis in order)
+        return Chunk(self.path, array.attrs, own, tuple(shape[axis] for axis in order), offset)
 
 
 def axis_order(encoding: Encoding) -> Sequence[int]:
@@ -225,6 +226,32 @@ def source_of(array: VirtualArray, block: int, row: int) -> tuple[Source | None,
 
 Region = tuple[slice, ...]
 Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A stored chunk, as it is looked for in its file.
+
+    Attributes
+    ----------
+    path
+        The array in the cube.
+    attrs
+        Attributes of the array, which say which image of a TIFF file it is.
+    region
+        The elements of the chunk in the stored array, a slice of step 1 for each axis.
+    stored_shape
+        Shape of the stored array; it may have axes of length 1 that the file does not.
+    offset
+        First byte of the chunk in the source. It identifies dataset and chunk if several files
+        make up one stored array. None if the chunk is in no file.
+    """
+
+    path: str
+    attrs: Mapping[str, Any]
+    region: tuple[slice, ...]
+    stored_shape: tuple[int, ...]
+    offset: int | None
 
 
 @dataclass(frozen=True)
@@ -276,25 +303,11 @@ class Own:
 class Original(Protocol):
     """A file open in its original reader."""
 
-    def read(
-        self,
-        path: str,
-        array: VirtualArray,
-        region: Region,
-        stored_shape: Shape,
-        offset: int | None,
-    ) -> NDArray[Any]:
-        """Stored elements: see `Originals.read`."""
+    def read(self, chunk: Chunk) -> NDArray[Any]:
+        """The elements of a stored chunk."""
         ...
 
-    def located(
-        self,
-        path: str,
-        array: VirtualArray,
-        region: Region,
-        stored_shape: Shape,
-        offset: int | None,
-    ) -> Located:
+    def located(self, chunk: Chunk) -> Located:
         """Where the same elements are in the file."""
         ...
 
@@ -324,31 +337,23 @@ class _HDF5Original:
 
         self.file = OriginalFile(url, storage_options)
 
-    def read(
-        self,
-        path: str,
-        array: VirtualArray,
-        region: Region,
-        stored_shape: Shape,
-        offset: int | None,
-    ) -> NDArray[Any]:
+    def read(self, chunk: Chunk) -> NDArray[Any]:
         try:
-            path, own = self._located(path, region, stored_shape, offset)
+            path, own = self._located(chunk)
             values = self.file.read(path, own)
         except (SourceFormatError, ValueError) as error:
             reason = error.reason if isinstance(error, GridrefError) else str(error)
             raise UnsupportedFeatureError(reason) from error
-        return values.reshape([along.stop - along.start for along in region])
+        return values.reshape([along.stop - along.start for along in chunk.region])
 
-    def _located(
-        self, path: str, region: Region, stored_shape: Shape, offset: int | None
-    ) -> tuple[str, Region]:
+    def _located(self, chunk: Chunk) -> tuple[str, Region]:
         """Dataset and region of a chunk in the file, where references moved it to another array.
 
         That is so where the file has no dataset like the stored array. Where it has one, a chunk is
         compared with what is at its own place: that it is found there is to be verified.
         """
-        own = region
+        path, region, stored_shape = chunk.path, chunk.region, chunk.stored_shape
+        own, offset = region, chunk.offset
         with suppress(InvalidRequestError):
             shape = self.file.shape_of(path)
             own = _lined_up(region, stored_shape, shape)
@@ -365,23 +370,16 @@ class _HDF5Original:
         lengths = [along.stop - along.start for along in own]
         return name, tuple(slice(at, at + n) for at, n in zip(first, lengths, strict=True))
 
-    def located(
-        self,
-        path: str,
-        array: VirtualArray,
-        region: Region,
-        stored_shape: Shape,
-        offset: int | None,
-    ) -> Located:
+    def located(self, chunk: Chunk) -> Located:
         try:
-            name, own = self._located(path, region, stored_shape, offset)
-            axes = _axes_lined_up(stored_shape, self.file.shape_of(name))
+            name, own = self._located(chunk)
+            axes = _axes_lined_up(chunk.stored_shape, self.file.shape_of(name))
         except (SourceFormatError, ValueError) as error:
             reason = error.reason if isinstance(error, GridrefError) else str(error)
             raise UnsupportedFeatureError(reason) from error
         shift = tuple(
             0 if axis is None else own[axis].start - along.start
-            for axis, along in zip(axes, region, strict=True)
+            for axis, along in zip(axes, chunk.region, strict=True)
         )
         return Located(name, axes, shift)
 
@@ -441,6 +439,15 @@ def _lined_up(region: Region, stored_shape: Shape, shape: Shape) -> Region:
     return tuple(slice(0, 1) if extent == 1 else next(rest) for extent in shape)
 
 
+def _check_alike(shape: Shape, stored_shape: Shape) -> None:
+    """Refuse an image unless it has the axes of the stored array, in their order.
+
+    Axes of length 1 come and go when files are stacked.
+    """
+    if _without_unit_axes(shape) != _without_unit_axes(stored_shape):
+        raise UnsupportedFeatureError(f"its image has shape {shape}")
+
+
 class _TIFFOriginal:
     def __init__(self, file: Any) -> None:
         import tifffile
@@ -453,38 +460,25 @@ class _TIFFOriginal:
             raise UnsupportedFeatureError(f"tifffile cannot open its source: {error}") from error
         self._image = lru_cache(maxsize=2)(self._load)
 
-    def read(
-        self,
-        path: str,
-        array: VirtualArray,
-        region: Region,
-        stored_shape: Shape,
-        offset: int | None,
-    ) -> NDArray[Any]:
-        if "tiff_series" not in array.attrs:
-            raise UnsupportedFeatureError("it is not an image of the file")
-        image = self._image(int(array.attrs["tiff_series"]), int(array.attrs.get("tiff_level", 0)))
-        # Axes of length 1 come and go when files are stacked; the others keep their order.
-        if _without_unit_axes(image.shape) != _without_unit_axes(stored_shape):
-            raise UnsupportedFeatureError(f"its image has shape {image.shape}")
-        return image.reshape(stored_shape)[region]
+    def read(self, chunk: Chunk) -> NDArray[Any]:
+        series, level = self._place(chunk)
+        image = self._image(series, level)
+        _check_alike(image.shape, chunk.stored_shape)
+        return image.reshape(chunk.stored_shape)[chunk.region]
 
-    def located(
-        self,
-        path: str,
-        array: VirtualArray,
-        region: Region,
-        stored_shape: Shape,
-        offset: int | None,
-    ) -> Located:
-        if "tiff_series" not in array.attrs:
-            raise UnsupportedFeatureError("it is not an image of the file")
-        series, level = int(array.attrs["tiff_series"]), int(array.attrs.get("tiff_level", 0))
-        image = self.file.series[series].levels[level]
-        if _without_unit_axes(image.shape) != _without_unit_axes(stored_shape):
-            raise UnsupportedFeatureError(f"its image has shape {image.shape}")
-        axes = _axes_lined_up(stored_shape, image.shape)
+    def located(self, chunk: Chunk) -> Located:
+        series, level = self._place(chunk)
+        shape = self.file.series[series].levels[level].shape
+        _check_alike(shape, chunk.stored_shape)
+        axes = _axes_lined_up(chunk.stored_shape, shape)
         return Located(f"{series}/{level}", axes, (0,) * len(axes))
+
+    @staticmethod
+    def _place(chunk: Chunk) -> tuple[int, int]:
+        """Series and level of the image that an array is."""
+        if "tiff_series" not in chunk.attrs:
+            raise UnsupportedFeatureError("it is not an image of the file")
+        return int(chunk.attrs["tiff_series"]), int(chunk.attrs.get("tiff_level", 0))
 
     def labels(self, beside: str, axis: int) -> Own | None:
         """Centres of pixels along rows or columns, worked out of the tags that tifffile reads."""
@@ -568,35 +562,15 @@ class Originals:
         self.storage_options = storage_options
         self._open: tuple[str, Original] | None = None
 
-    def read(
-        self,
-        url: str,
-        path: str,
-        array: VirtualArray,
-        region: Region,
-        stored_shape: Shape,
-        offset: int | None = None,
-    ) -> NDArray[Any]:
-        """Stored elements of an array, as its original reader returns them.
-
-        Parameters
-        ----------
-        array
-            The array; its attributes say which image of a TIFF file it is.
-        region
-            A chunk of the stored array, a slice of step 1 for each axis.
-        stored_shape
-            Shape of the stored array; it may have axes of length 1 that the file does not.
-        offset
-            First byte of the chunk in the source. It identifies dataset and chunk if several
-            files make up one stored array. None if the chunk is in no file.
+    def read(self, url: str, chunk: Chunk) -> NDArray[Any]:
+        """The elements of a stored chunk, as the original reader of its file returns them.
 
         Raises
         ------
         UnsupportedFeatureError
             Where the original reader has nothing that could be compared.
         """
-        return self.of(url).read(path, array, region, stored_shape, offset)
+        return self.of(url).read(chunk)
 
     def of(self, url: str, policy: SourcePolicy | None = None) -> Original:
         """A file by its original reader, if a policy allows it and where it redirects to."""

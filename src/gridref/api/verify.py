@@ -304,10 +304,9 @@ def _read(piece: Piece, reader: Reader) -> NDArray[Any] | DecodeError:
 
 def _original(originals: Originals, url: str, offset: int | None, piece: Piece) -> NDArray[Any]:
     """The values of a piece as the original reader returns them, numbers as all files name them."""
-    array, encoding = piece.cross.array, piece.encoding
+    encoding = piece.encoding
     if piece.key not in piece.shared:
-        region, shape = piece.chunk_region()
-        whole = originals.read(url, piece.path, array, region, shape, offset)
+        whole = originals.read(url, piece.chunk(offset))
         piece.shared.clear()
         piece.shared[piece.key] = whole.transpose(np.argsort(axis_order(encoding)))
     chosen: Any = (*piece.cross.in_chunk(piece.batch.piece[piece.member]), ...)

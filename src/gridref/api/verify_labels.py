@@ -235,8 +235,7 @@ class LabelsOfFile:
                 self._seen.add(key)
                 new.append((path, label))
         if new or piece.path not in self._about:
-            region, shape = piece.chunk_region()
-            located = original.located(piece.path, array, region, shape, offset)
+            located = original.located(piece.chunk(offset))
             for path, label in new:
                 yield self._one(path, label, place, located, original)
             own, members = self._about[piece.path] = original.about(located.name)
