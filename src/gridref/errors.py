@@ -32,15 +32,19 @@ Each class has a `kind`, a short name for programs and logs that stays the same 
 moved or renamed; tracebacks end with it, and ``gridref --explain KIND`` prints its cause and
 remedy. Kinds, like the causes of problems (`PROBLEM_CAUSES`), are only ever added.
 
+A message that names options of a call is a `Message`, and each of its `Option` has a name and a
+value. ``str`` shows them as Python takes them, and a face that is called otherwise as it does.
+
 None of them is a ``KeyError`` or ``FileNotFoundError``: Zarr readers take those for "this chunk
 is absent" and would fill in values that are not in the archive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from itertools import islice
+from typing import Any, ClassVar, Self
 
 from gridref.secrets import cut_short, shown_address, without_secrets
 
@@ -60,8 +64,10 @@ __all__ = [
     "GroupNotFoundError",
     "InvalidRequestError",
     "LeftOutWarning",
+    "Message",
     "MissingPackageError",
     "NotRepresentableError",
+    "Option",
     "Place",
     "Problem",
     "ReadError",
@@ -123,6 +129,80 @@ class Place:
         )
 
 
+@dataclass(frozen=True)
+class Option:
+    """An option of a call that a message names. Each face writes it as its users do.
+
+    Attributes
+    ----------
+    name
+        Its name, as commands and recipes have it: ``overlap``.
+    value
+        The value that the message speaks of; ``...`` for any.
+    in_python
+        How Python writes it, if not by name and value: ``layout=Stack('time')`` for ``stack``.
+    """
+
+    name: str
+    value: Any = ...
+    in_python: str = ""
+
+    def __str__(self) -> str:
+        value = "..." if self.value is ... else repr(self.value)
+        return without_secrets(self.in_python or f"{self.name}={value}")
+
+
+class Message(str):
+    """A text that names options. It reads as Python writes them; other faces write `parts`.
+
+    Parameters
+    ----------
+    *parts
+        Texts, options, and other messages, one after the other. Credentials and queries of URLs
+        are left out.
+    """
+
+    __slots__ = ("parts",)
+
+    parts: tuple[str | Option, ...]
+
+    def __new__(cls, *parts: str | Option) -> Self:
+        flat: list[str | Option] = []
+        for part in parts:
+            if isinstance(part, Message):
+                flat += part.parts
+            else:
+                flat.append(part if isinstance(part, Option) else without_secrets(part))
+        made = super().__new__(cls, "".join(map(str, flat)))
+        made.parts = tuple(flat)
+        return made
+
+    def __add__(self, other: str) -> Message:
+        return Message(self, other)
+
+    def __radd__(self, other: str) -> Message:
+        return Message(other, self)
+
+    def __getnewargs__(self) -> tuple[str | Option, ...]:  # type: ignore[override]
+        return self.parts
+
+    @classmethod
+    def joined(cls, separator: str, texts: Iterable[str]) -> Message:
+        """Texts one after the other, with a separator between them."""
+        between = (part for text in texts for part in (separator, text))
+        return cls(*islice(between, 1, None))
+
+    @classmethod
+    def naming(cls, options: Mapping[str, Any]) -> Message:
+        """Options by name, as they are written in a call."""
+        return cls.joined(", ", (cls(Option(name, value)) for name, value in options.items()))
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that the message names, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Option))
+
+
 class GridrefError(Exception):
     """Base of all errors raised by gridref.
 
@@ -138,15 +218,25 @@ class GridrefError(Exception):
     """Stable name of the class of errors."""
 
     def __init__(self, reason: str, place: Place | None = None) -> None:
-        reason = without_secrets(reason)
+        reason = reason if isinstance(reason, Message) else without_secrets(reason)
         super().__init__(reason)
         self.reason = reason
         self.place = place if place is not None else Place()
         self.add_note(f"Cause and remedy: gridref --explain {self.kind}")
 
     def __str__(self) -> str:
+        return str(self.message)
+
+    @property
+    def message(self) -> Message:
+        """Reason and place."""
         where = str(self.place)
-        return f"{self.reason} [{where}]" if where else self.reason
+        return Message(self.reason, f" [{where}]" if where else "")
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that the message names, each with a value."""
+        return self.message.options
 
     def located(self, place: Place) -> GridrefError:
         """Add what is known of where it happened, and return this error, to be raised on."""
@@ -219,9 +309,9 @@ class FilesFailedError(ScanError):
     def __init__(self, failures: Sequence[GridrefError], why: str = "") -> None:
         self.failures = tuple(failures)
         self.why = why
-        lines = "\n".join(f"  - {failure}" for failure in self.failures)
-        tail = f" ({why})" if why else ""
-        super().__init__(f"{len(self.failures)} files cannot be scanned{tail}:\n{lines}")
+        tail = Message(" (", why, ")") if why else ""
+        head = Message(f"{len(self.failures)} files cannot be scanned", tail, ":")
+        super().__init__(_listed(head, self.failures))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.failures, self.why)
@@ -385,16 +475,27 @@ class Problem:
     sources: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", without_secrets(self.message))
+        if not isinstance(self.message, Message):
+            object.__setattr__(self, "message", without_secrets(self.message))
         object.__setattr__(self, "sources", tuple(map(shown_address, self.sources)))
         assert self.cause in PROBLEM_CAUSES, f"add {self.cause!r} to PROBLEM_CAUSES"
 
     def __str__(self) -> str:
+        return str(self.whole)
+
+    @property
+    def whole(self) -> Message:
+        """The message with the variable and the files."""
         head = f"{self.variable}: " if self.variable else ""
         shown = ", ".join(map(cut_short, self.sources[:3]))
         more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
-        tail = f" [{shown}{more}]" if shown else ""
-        return f"{head}{self.message}{tail}"
+        return Message(head, self.message, f" [{shown}{more}]" if shown else "")
+
+
+def _listed(head: str, entries: Sequence[GridrefError | Problem]) -> Message:
+    """A message with one line for each entry."""
+    lines = [each.message if isinstance(each, GridrefError) else each.whole for each in entries]
+    return Message(head, *(part for line in lines for part in ("\n  - ", line)))
 
 
 class CombineError(GridrefError, ValueError):
@@ -411,5 +512,8 @@ class CombineError(GridrefError, ValueError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         count = len(self.problems)
-        lines = "\n".join(f"  - {problem}" for problem in self.problems)
-        super().__init__(f"{count} problem{'s' if count != 1 else ''} in combining:\n{lines}")
+        head = f"{count} problem{'s' if count != 1 else ''} in combining:"
+        super().__init__(_listed(head, self.problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.problems,), vars(self)

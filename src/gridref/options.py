@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, Message, Option
 
 
 def near_names(name: str, known: Collection[str]) -> str:
@@ -65,7 +65,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     allowed = ", ".join(repr(str(choice)) for choice in choices)
     near = difflib.get_close_matches(str(value), choices, n=1)
     hint = f": did you mean {str(near[0])!r}?" if near else ""
-    raise InvalidRequestError(f"{name}={value!r} is none of {allowed}{hint}")
+    raise InvalidRequestError(Message(Option(name, value), f" is none of {allowed}{hint}"))
 
 
 def check_type(name: str, value: Any, hint: Any) -> None:

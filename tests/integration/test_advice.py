@@ -24,7 +24,8 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.errors import GridrefError
+from gridref.errors import GridrefError, Option
+from gridref.faces.cli.options import spelled
 from tests.by_name import by_name
 
 ROOT = Path(gridref.__file__).parent
@@ -75,6 +76,15 @@ def _texts(path: Path) -> Iterator[str]:
             yield node.value
 
 
+def _named(path: Path) -> Iterator[str]:
+    """The options that messages of a module name, as Python writes them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            values = [each.value if isinstance(each, ast.Constant) else ... for each in node.args]
+            if node.func.id == "Option" and values[0] is not ...:
+                yield f"{Option(*values)}".replace("=...", "=") if values[2:] == [] else values[2]
+
+
 def _advice_in(text: str) -> Iterator[str]:
     for match in re.finditer(_TOKEN, text):
         name, value = match.groups()
@@ -94,6 +104,7 @@ def recommended() -> frozenset[tuple[str, str]]:
         for text in _texts(path):
             is_sentence = " " in text and "<" not in text
             found |= {(where, each) for each in _advice_in(text) if is_sentence}
+        found |= {(where, each) for text in _named(path) for each in _advice_in(text)}
     for row in re.findall(r"^\| `([a-z-]+)` \|.*\|(.*)\|$", PAGE.read_text("utf-8"), re.MULTILINE):
         found |= {(f"errors.md {row[0]}", each) for each in _advice_in(row[1])}
     return frozenset(found)
@@ -641,7 +652,7 @@ NO_VALUES = {
     "allow", "append_dim", "asset", "at", "boundary", "datetime", "decode_times", "edges", "etag",
     "events", "expect", "extent", "inventory", "keep", "load_limit", "loadable_variables",
     "mask_and_scale", "max_errors", "max_in_flight", "max_inline_bytes", "mtime_ns", "prefixes",
-    "replace", "size_bytes", "snapshot", "storage_options", "templates", "url", "version",
+    "replace", "size_bytes", "snapshot", "storage_options", "templates", "to", "url", "version",
     "vlen_encode", "work", "zarr_format",
 }  # fmt: skip
 """Options that say where something is, how much of it is done, or how it is read or written."""
@@ -726,6 +737,11 @@ def test_following_advice_gives_what_the_files_hold(case: Case, tmp_path: Path) 
     for message in messages:
         assert case.loses in message
         assert any(token in set(_advice_in(message)) for _, token in case.tokens()) or case.also
+    # What is advised is no mere text: each face writes it in its own way.
+    named = {str(option) for option in refused.value.options}
+    advised = {each for each in _advice_in(str(refused.value)) if each != "layout='nested'"}
+    assert advised == {each for text in named for each in _advice_in(text)}
+    assert not any(text in spelled(refused.value.message) for text in named)
     options = {k: v for k, v in {**case.asked, **case.advice, **case.also}.items() if v is not None}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gridref.errors.SkippedFilesWarning)
@@ -754,8 +770,11 @@ def test_advice_is_found(tmp_path: Path) -> None:
     module = tmp_path / "a.py"
     module.write_text(
         "def f(n):\n    \"join='left'\"\n    return f\"{n} differ; join='outer' fills in\"\n"
+        "def g(n):\n    return Message(f'{n}: ', Option('join', 'inner'), Option('join', n))\n"
     )
     assert [token for text in _texts(module) for token in _advice_in(text)] == ["join='outer'"]
+    named = [token for text in _named(module) for token in _advice_in(text)]
+    assert named == ["join='inner'", "join="]
 
 
 @pytest.mark.parametrize("where", sorted(set(TESTED_ELSEWHERE.values())))

@@ -128,3 +128,32 @@ def test_a_place_is_filled_in_and_what_is_known_stays() -> None:
     error = InvalidRequestError("bad", Place(variable="tas"))
     assert error.located(Place("a.nc", "group")) is error
     assert error.place == Place("a.nc", "tas")
+
+
+def test_messages_keep_their_options_wherever_they_go() -> None:
+    option = errors.Option("overlap", "first")
+    message = errors.Message("labels repeat: ", option, " shows one")
+    assert message == "labels repeat: overlap='first' shows one"
+    problem = errors.Problem("overlap", message, "t", ("a.nc",))
+    failed = errors.FilesFailedError([errors.ScanError(message)], errors.Message(option))
+    for each in (
+        message + "!",
+        "so: " + message,
+        errors.Message.joined("; ", ["a", message]),
+        errors.InvalidRequestError(message, errors.Place("a.nc")),
+        errors.CombineError([problem]),
+        failed,
+    ):
+        again = pickle.loads(pickle.dumps(each))
+        assert str(again) == str(each)
+        assert option in again.options
+        assert again.options == each.options
+    assert (
+        errors.CombineError([problem]).problems
+        == pickle.loads(pickle.dumps(errors.CombineError([problem]))).problems
+    )
+    secret = errors.Message(
+        "see https://me:secret@a.org/x, ", errors.Option("allow", "s3://k:v@b/")
+    )
+    assert "secret" not in secret
+    assert "k:v" not in secret

@@ -28,7 +28,7 @@ from gridref.api.units import converter
 from gridref.combine import CombineOptions
 from gridref.combine.fragments import Fragment, combine_fragments
 from gridref.combine.options import Read
-from gridref.errors import GridrefError, Place, SourceFormatError, UnsupportedFeatureError
+from gridref.errors import GridrefError, Message, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats import ScanOptions
 from gridref.formats.location import only_allowed
 from gridref.io import absolute_url, beside, is_local, note_opened, policy_for
@@ -310,7 +310,7 @@ class _Aggregation:
         )
         if done.group is None:
             problem = done.problems[0]
-            raise UnsupportedFeatureError(f"its fragments do not fit: {problem.message}")
+            raise UnsupportedFeatureError(Message("its fragments do not fit: ", problem.message))
         return done.group.arrays[self.path], done.report.rows()
 
     def _places(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:

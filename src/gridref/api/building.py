@@ -63,7 +63,7 @@ from gridref.combine import (
     combine_parts,
 )
 from gridref.combine.options import Read
-from gridref.errors import GridrefError, InvalidRequestError, Place, Problem
+from gridref.errors import GridrefError, InvalidRequestError, Message, Option, Place, Problem
 from gridref.formats import ScanOptions, expand_files
 from gridref.io import Allow, Coverage, absolute_url, catalog_options, keeps_at_hand
 from gridref.model.array import VirtualGroup
@@ -85,7 +85,9 @@ from gridref.secrets import shown_address, without_secrets
 type Expected = str | os.PathLike[str] | Mapping[str, Any]
 """A plan: what ``gridref plan --json`` writes, as a file or as what is in it."""
 
-_ADVICE = "expect= asks for the plan that was saved; save a new one if this is meant"
+_ADVICE = Message(
+    Option("expect"), " asks for the plan that was saved; save a new one if this is meant"
+)
 
 
 def plan_document(combination: Combination) -> dict[str, Any]:
@@ -123,7 +125,8 @@ def as_expected(combination: Combination, expect: Expected | None) -> Combinatio
     saved, today = _read(expect), plan_document(combination)
     found = (*_unlike_arrays(saved, today), *_unlike_drifts(saved, today))
     problems = tuple(
-        Problem("unexpected", f"{message}; {_ADVICE}", variable) for variable, message in found
+        Problem("unexpected", Message(message, "; ", _ADVICE), variable)
+        for variable, message in found
     )
     return replace(combination, problems=(*combination.problems, *problems))
 
@@ -135,9 +138,13 @@ def _read(expect: Expected) -> Mapping[str, Any]:
         try:
             plan = json.loads(Path(expect).read_bytes())
         except (OSError, ValueError) as error:
-            raise InvalidRequestError(f"expect={os.fspath(expect)!r}: {error}") from error
+            raise InvalidRequestError(
+                Message(Option("expect", os.fspath(expect)), f": {error}")
+            ) from error
     if not _is_plan(plan):
-        raise InvalidRequestError("expect= takes a plan as gridref plan --json writes it")
+        raise InvalidRequestError(
+            Message(Option("expect"), " takes a plan as gridref plan --json writes it")
+        )
     return plan  # type: ignore[no-any-return]
 
 
@@ -615,8 +622,11 @@ def build(
     is_there = ROOT_FILE in (access.folder.names() or ())
     if is_there and not overwrite:
         raise InvalidRequestError(
-            "there is a catalog already: overwrite=True replaces it and keeps it in the history;"
-            " append adds files to it",
+            Message(
+                "there is a catalog already: ",
+                Option("overwrite", True),
+                " replaces it and keeps it in the history; append adds files to it",
+            ),
             Place(source=access.folder.url),
         )
     how, done = job.combined(files, progress)

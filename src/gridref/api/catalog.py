@@ -70,6 +70,8 @@ from gridref.errors import (
     CatalogConflictError,
     GridrefError,
     InvalidRequestError,
+    Message,
+    Option,
     Place,
     SourceChangedError,
     SourceUnavailableError,
@@ -407,7 +409,7 @@ class Catalog(CatalogGroup):
     def _rebuilt(self, base: Base, new: Sequence[str], job: Job, at: At, scans: _Scans) -> Change:
         """The commit of a catalog that is built anew, of its files and more of them."""
         if at != "label":
-            raise InvalidRequestError(f"at={at!r} needs files along one dimension")
+            raise InvalidRequestError(Message(Option("at", at), " needs files along one dimension"))
         self._check_unchanged(base.group.source_list)
         held = scans.of([source.url for source in base.group.source_list], job, base)
         read = scans.sources.reader.read
@@ -525,8 +527,11 @@ class Catalog(CatalogGroup):
             changed, gone = stale_sources(base.group.source_list, self._kept.storage_options)
             if gone and vanished == "raise":
                 raise SourceUnavailableError(
-                    f"{_counted(gone)} of the catalog {'are' if gone[1:] else 'is'} gone;"
-                    " vanished='skip' (--vanished skip) leaves out what is",
+                    Message(
+                        f"{_counted(gone)} of the catalog {'are' if gone[1:] else 'is'} gone; ",
+                        Option("vanished", "skip"),
+                        " leaves out what is",
+                    ),
                     Place(source=gone[0]),
                 )
             return {**{url: url for url in changed}, **dict.fromkeys(gone)}
@@ -992,8 +997,13 @@ class Catalog(CatalogGroup):
     def _kept(self) -> Keeper:
         if self.keeper.is_fixed:
             raise InvalidRequestError(
-                "the catalog was opened with prefixes= or pending='raise', and cannot be changed;"
-                " open it without them",
+                Message(
+                    "the catalog was opened with ",
+                    Option("prefixes"),
+                    " or ",
+                    Option("pending", "raise"),
+                    ", and cannot be changed; open it without them",
+                ),
                 Place(source=self.info.url),
             )
         return self.keeper
@@ -1017,7 +1027,7 @@ class Catalog(CatalogGroup):
                     pool.check(source)
                 except SourceChangedError as error:
                     raise SourceChangedError(
-                        f"{error.reason}. It is in the catalog already", error.place
+                        Message(error.reason, ". It is in the catalog already"), error.place
                     ) from error
 
 
@@ -1186,7 +1196,7 @@ def export_kind(path: str | None, to: str | None) -> str:
     return to
 
 
-def _exporter(path: str | None, to: str | None, options: Collection[str]) -> Callable[..., Any]:
+def _exporter(path: str | None, to: str | None, options: Mapping[str, Any]) -> Callable[..., Any]:
     """The call that writes an export, which takes some options.
 
     Raises
@@ -1201,8 +1211,13 @@ def _exporter(path: str | None, to: str | None, options: Collection[str]) -> Cal
     for option in options:
         if option not in known:
             raise InvalidRequestError(
-                f"{option} is no option of an export to {kind}: the ending of the path"
-                f" ({', '.join(_BY_ENDING)}) or to= says which export it is"
+                Message(
+                    Option(option, options[option]),
+                    f" is no option of an export to {kind}: the ending of the path"
+                    f" ({', '.join(_BY_ENDING)}) or ",
+                    Option("to"),
+                    " says which export it is",
+                )
             )
     return call
 

@@ -48,7 +48,7 @@ from gridref.catalog.writing import recounted
 from gridref.combine import Combination, combine
 from gridref.combine.options import Read
 from gridref.combine.values import Values
-from gridref.errors import CombineError, InvalidRequestError, Place
+from gridref.errors import CombineError, InvalidRequestError, Message, Option, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
 from gridref.model.label_ends import LabelEnds
@@ -359,8 +359,12 @@ def changed(
     dim = job.way.grows_along(job.dims)
     if dim is None:
         raise InvalidRequestError(
-            "files are replaced and removed along the dimension that they were laid along, and the"
-            " catalog does not say which: name it (concat_dim='time')"
+            Message(
+                "files are replaced and removed along the dimension that they were "
+                "laid along, and the catalog does not say which: name it (",
+                Option("concat_dim", "time"),
+                ")",
+            )
         )
     elements, constants = _uses(base.group, dim, list(files))
     ordered = sorted(files, key=lambda file: (files[file] is None, elements[file]))

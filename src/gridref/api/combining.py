@@ -21,7 +21,7 @@ from gridref.combine import (
 from gridref.combine.concatenation import with_labels
 from gridref.combine.mosaic import check_tolerance
 from gridref.combine.options import Read
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, Message, Option
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import check_choice, verb
 
@@ -187,7 +187,9 @@ def mosaic(
     opened = _Opened(storage_options)
     if labels is not None:
         if stack is None:
-            raise InvalidRequestError("labels need a dimension: name it (stack='time')")
+            raise InvalidRequestError(
+                Message("labels need a dimension: name it (", Option("stack", "time"), ")")
+            )
         groups = with_labels(groups, stack, labels)
     check_tolerance(tolerance)
     check_choice("grids", grids, ("one", "groups"))

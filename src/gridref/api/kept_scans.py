@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, override
 
-from gridref.errors import GridrefError, InvalidRequestError
+from gridref.errors import GridrefError, InvalidRequestError, Message, Option
 from gridref.formats import ScanOptions
 from gridref.io import absolute_url, describe_source
 from gridref.model.array import VirtualGroup
@@ -60,7 +60,9 @@ class KeptScans:
         try:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
-            raise InvalidRequestError(f"work={self.folder!r} is no folder: {error}") from error
+            raise InvalidRequestError(
+                Message(Option("work", self.folder), f" is no folder: {error}")
+            ) from error
 
     def get(self, address: str) -> VirtualGroup | None:
         """The result of a scan of the file's present version; None if unknown."""
@@ -111,8 +113,11 @@ class KeptScans:
             _write(path, _packed(source, group))
         except OSError as error:
             raise InvalidRequestError(
-                f"work={self.folder!r}: results of scans cannot be kept there: {error.strerror}."
-                " Make room, or name another folder; what was kept is not scanned again"
+                Message(
+                    Option("work", self.folder),
+                    f": results of scans cannot be kept there: {error.strerror}. Make room, "
+                    "or name another folder; what was kept is not scanned again",
+                )
             ) from error
 
     def _path(self, address: str) -> Path:
@@ -153,12 +158,16 @@ def _unpacked(data: bytes) -> tuple[Source, VirtualGroup] | None:
     return (source, group) if type(source) is Source and type(group) is VirtualGroup else None
 
 
+_MESSAGES = {"gridref.errors": ("Message", "Option")}
+"""What a scan left out is told in messages."""
+
+
 class _Unpickler(pickle.Unpickler):
-    """Makes values of gridref's model and of numpy, and calls nothing else."""
+    """Makes values of gridref's model, messages and numpy, and calls nothing else."""
 
     @override
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if global_name in _FROM_NUMPY.get(module_name, ()):
+        if global_name in {**_FROM_NUMPY, **_MESSAGES}.get(module_name, ()):
             return super().find_class(module_name, global_name)
         if module_name.startswith("gridref.model.") and "." not in global_name:
             found = super().find_class(module_name, global_name)

@@ -15,6 +15,8 @@ from gridref.errors import (
     FilesFailedError,
     GridrefError,
     LeftOutWarning,
+    Message,
+    Option,
     Place,
     SkippedFilesWarning,
     SourceUnavailableError,
@@ -64,7 +66,13 @@ class Failures:
             error.reason += "; it is here: workers must see the same files under the same names"
         self._found.append((address, error))
         if len(self._found) >= self._options.max_errors:
-            self._raise(f"the job ends after so many (max_errors={self._options.max_errors})")
+            self._raise(
+                Message(
+                    "the job ends after so many (",
+                    Option("max_errors", self._options.max_errors),
+                    ")",
+                )
+            )
 
     def close(self, n_files: int) -> None:
         """End the job with an error if it must: all of `n_files` were tried.
@@ -102,10 +110,15 @@ class Failures:
     def _raise(self, why: str, *, hint: bool = False) -> None:
         errors = [error.located(Place(source=address)) for address, error in self._found]
         if len(errors) > 1:
-            remedy = "; on_error='skip' leaves them out and says so" if hint else ""
-            raise FilesFailedError(errors, why + remedy)
+            remedy = Message("; ", Option("on_error", "skip"), " leaves them out and says so")
+            raise FilesFailedError(errors, Message(why, remedy) if hint else why)
         if hint:
-            errors[0].reason += f"; on_error='skip' leaves it out {why} and says so"
+            errors[0].reason = Message(
+                errors[0].reason,
+                "; ",
+                Option("on_error", "skip"),
+                f" leaves it out {why} and says so",
+            )
         raise errors[0]
 
 
@@ -117,9 +130,9 @@ def _is_about_workers(error: GridrefError, address: str) -> bool:
 def _reason(error: GridrefError, address: str) -> str:
     """The message without the address of the file, which is reported beside it."""
     if error.place.source != address:
-        return str(error)
+        return error.message
     where = str(replace(error.place, source=None))
-    return f"{error.reason} [{where}]" if where else error.reason
+    return Message(error.reason, f" [{where}]") if where else error.reason
 
 
 # The calls `scan` and `scan_many`

@@ -1,6 +1,6 @@
 """Summarise a build or a change of a catalog in short lines, for commands and reports.
 
-The lines spell options as Python does. The command line respells them.
+The lines name options, which each face spells in its own way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from gridref import errors
 from gridref.api.layout.sources import KEPT, REPLACED
 from gridref.combine.labels import ORDER_KEPT, label_text
-from gridref.errors import LeftOutWarning, SkippedFilesWarning
+from gridref.errors import LeftOutWarning, Message, SkippedFilesWarning
 from gridref.model.array import VirtualGroup
 from gridref.model.label_ends import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, ScanReport
@@ -45,17 +45,17 @@ def layout_line(
         What is known of its labels.
     """
     drifts = group.report.drifts
-    found = [f"{row['resolution']} ({row['value']})" for row in drifts if row["cause"] == "layout"]
-    line = "; ".join(found) or f"laid out by {in_words(asked)}"
+    found = [
+        Message(row["resolution"], f" ({row['value']})")
+        for row in drifts
+        if row["cause"] == "layout"
+    ]
+    line = Message.joined("; ", found) if found else Message("laid out by ", Message.naming(asked))
     if dim is None:
         return line
     given = asked.get("order") == "given" or asked.get("layout") == "nested"
-    return f"{line}, {'in the given order' if given else _order(dim, drifts, group, ends)}"
-
-
-def in_words(options: Mapping[str, Any]) -> str:
-    """Options as they are written in a call."""
-    return ", ".join(f"{name}={value!r}" for name, value in options.items())
+    order = "in the given order" if given else _order(dim, drifts, group, ends)
+    return Message(line, ", ", order)
 
 
 def _order(dim: str, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
@@ -98,11 +98,11 @@ def label_lines(drifts: Rows) -> list[str]:
     for row in drifts:
         if row["cause"] in (REPLACED, KEPT):
             told.setdefault((row["variable"], row["resolution"]), []).append(row)
-    lines = []
+    lines: list[str] = []
     for (variable, resolution), rows in told.items():
         n_files = sum(row["n_files"] for row in rows)
         named = f"{rows[0]['first_file']}" + (f" and {n_files - 1} more" if n_files > 1 else "")
-        lines.append(f"{variable}: {rows[0]['value']} [{named}]; {resolution}")
+        lines.append(Message(f"{variable}: {rows[0]['value']} [{named}]; ", resolution))
     return lines
 
 
@@ -112,12 +112,13 @@ def finding_lines(report: ScanReport) -> list[str]:
     for fate in (Fate.SKIPPED, Fate.DAMAGED, Fate.RENAMED):
         for finding in report.with_fate(fate):
             files.setdefault((fate, finding.path, finding.reason), []).append(finding.source)
-    lines = []
+    lines: list[str] = []
     for (fate, path, reason), sources in files.items():
         named = sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else "")
-        told = f"{named}: {reason}" if path == "/" else f"{path}: {reason} [{named}]"
-        lines.append(f"{fate} {told}")
-    return lines + [f"left out {finding.source}: {finding.reason}" for finding in report.failed]
+        where = (f"{named}: ", "") if path == "/" else (f"{path}: ", f" [{named}]")
+        lines.append(Message(f"{fate} {where[0]}", reason, where[1]))
+    failed = (Message(f"left out {each.source}: ", each.reason) for each in report.failed)
+    return [*lines, *failed]
 
 
 def files_in_words(files: Sequence[str]) -> str:

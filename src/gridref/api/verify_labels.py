@@ -26,7 +26,13 @@ from gridref.api.layout.sources import REPLACED
 from gridref.api.originals import Located, Original, Own, Piece, axis_order
 from gridref.api.units import converter
 from gridref.combine import CombineOptions
-from gridref.errors import MissingPackageError, NotRepresentableError, UnsupportedFeatureError
+from gridref.errors import (
+    Message,
+    MissingPackageError,
+    NotRepresentableError,
+    Option,
+    UnsupportedFeatureError,
+)
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkState
@@ -115,9 +121,23 @@ class Labels:
             return "labels from names, attributes or options were asked for in place of the files'"
         if array.dims == (name,):
             first = self.rules.join == "override" and name not in self._growing
-            return "the first file's labels stand for all, as join='override' asks" if first else ""
+            return (
+                Message(
+                    "the first file's labels stand for all, as ",
+                    Option("join", "override"),
+                    " asks",
+                )
+                if first
+                else ""
+            )
         first = self.rules.compat == "override" and not self._growing & set(array.dims)
-        return "the first file's values stand for all, as compat='override' asks" if first else ""
+        return (
+            Message(
+                "the first file's values stand for all, as ", Option("compat", "override"), " asks"
+            )
+            if first
+            else ""
+        )
 
     def tolerance(self, own: Own) -> float:
         """How far labels may differ, in parts of their spacing."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, Message, Option
 from gridref.formats import expand_files
 from gridref.io import absolute_url, is_local
 from gridref.secrets import without_secrets
@@ -51,7 +51,9 @@ class Events:
         except FileNotFoundError:
             return list(self.named)
         except OSError as error:
-            raise InvalidRequestError(f"events={str(self.path)!r}: {error.strerror}") from error
+            raise InvalidRequestError(
+                Message(Option("events", str(self.path)), f": {error.strerror}")
+            ) from error
         self.n_bytes += len(lines[0]) + len(lines[1])
         for line in lines[0].decode("utf-8", "surrogateescape").splitlines():
             self.named |= dict.fromkeys(map(absolute_url, _named(line.strip())))

@@ -16,7 +16,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from gridref import errors
-from gridref.errors import InvalidRequestError, SourceUnavailableError
+from gridref.errors import InvalidRequestError, Message, Option, SourceUnavailableError
 from gridref.extras import missing_package
 from gridref.secrets import shown_address
 
@@ -129,7 +129,9 @@ def told(files: Sequence[str] = ()) -> Iterator[None]:
         yield
     except BrokenExecutor as error:
         raise SourceUnavailableError(
-            f"a worker process ended while it scanned{which}, as when memory runs out. {_GO_ON}"
+            Message(
+                f"a worker process ended while it scanned{which}, as when memory runs out. ", _GO_ON
+            )
         ) from error
     except _killed() as error:
         raise SourceUnavailableError(
@@ -138,7 +140,7 @@ def told(files: Sequence[str] = ()) -> Iterator[None]:
         ) from error
     except _lost() as error:
         raise SourceUnavailableError(
-            f"the scheduler or executor went away: start it again. {_GO_ON}"
+            Message("the scheduler or executor went away: start it again. ", _GO_ON)
         ) from error
     except RuntimeError as error:
         if "after shutdown" not in str(error):
@@ -146,7 +148,7 @@ def told(files: Sequence[str] = ()) -> Iterator[None]:
         raise InvalidRequestError("the executor was shut down before: give a new one") from error
 
 
-_GO_ON = "Build again, with work= only what is new is scanned"
+_GO_ON = Message("Build again, with ", Option("work"), " only what is new is scanned")
 
 
 def _killed() -> tuple[type[Exception], ...]:

@@ -22,7 +22,7 @@ from gridref.catalog.commit import (
 from gridref.catalog.document import Commit, Pruned, Root, root_at, snapshot_file
 from gridref.catalog.folder import Folder
 from gridref.catalog.writing import PART_FILE
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import InvalidRequestError, Message, Option, Place
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
 
@@ -94,7 +94,9 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
         Least age of a snapshot or file to remove, by the clock of its filesystem.
     """
     if keep < 1:
-        raise InvalidRequestError(f"at least the current snapshot is kept, got keep={keep}")
+        raise InvalidRequestError(
+            Message("at least the current snapshot is kept, got ", Option("keep", keep))
+        )
     folder, root = base.folder, base.root
     names = set(folder.names() or ())
     ages = _Ages(folder, grace_seconds)

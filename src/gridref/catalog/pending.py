@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import BlockPendingError
+from gridref.errors import BlockPendingError, Message, Option
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.manifest import ChunkManifest, Source
@@ -121,8 +121,12 @@ class _NotThere(SourcePolicy):
     def require(self, address: str) -> None:
         """Raises BlockPendingError."""
         raise BlockPendingError(
-            f"no file has brought these elements of {self.named_by} yet, which were declared ahead."
-            ' Append it, or open the catalog with pending="fill" to read the fill value'
+            Message(
+                f"no file has brought these elements of {self.named_by} yet, which were "
+                "declared ahead. Append it, or open the catalog with ",
+                Option("pending", "fill"),
+                " to read the fill value",
+            )
         )
 
 

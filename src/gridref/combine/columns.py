@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gridref.combine.options import CombineOptions
 from gridref.combine.report import Drift, DriftReport
-from gridref.errors import Problem
+from gridref.errors import Message, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import LEFT_OUT
 
@@ -183,7 +183,10 @@ class Notes:
         more = f"; {len(cases) - 4} more values" if len(cases) > 4 else ""
         others = [file for files in list(cases.values())[1:] for file in files]
         self.problem(
-            cause, variable, f"{difference} differ: {shown}{more}; {advice}", sorted(others)
+            cause,
+            variable,
+            Message(f"{difference} differ: {shown}{more}; ", advice),
+            sorted(others),
         )
 
 

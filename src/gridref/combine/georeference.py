@@ -16,6 +16,7 @@ import numpy as np
 
 from gridref.combine.boxes import Cells
 from gridref.combine.values import Values
+from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import geotransform, text_of, wkt_of
 from gridref.typing import Int64Array
@@ -188,10 +189,12 @@ def _of_labels(
         step = float(labels[-1] - labels[0]) / (len(labels) - 1)
         off = np.abs(labels - (labels[0] + step * np.arange(len(labels)))).max()
         if not step or not off <= _EVEN * abs(step):
-            message = (
+            message = Message(
                 f"its labels along {dim!r} are not evenly spaced: they are up to"
                 f" {off / abs(step) if step else np.inf:.3g} pixels off; lay it out by its labels"
-                f" (concat_dim=['{dims[1]}', '{dims[0]}'])"
+                " (",
+                Option("concat_dim", [dims[1], dims[0]]),
+                ")",
             )
             return Misfit("off-grid", message)
         starts.append(float(labels[0]) - 0.5 * step)
@@ -210,26 +213,32 @@ def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
         How far pixels may be off each other, in pixels.
     """
     if raster.crs != first.crs:
-        message = (
-            f"its coordinate reference system is {_crs_name(raster.crs)}, that of {first.name} is"
-            f" {_crs_name(first.crs)}; grids='groups' gives each a group"
+        message = Message(
+            f"its coordinate reference system is {_crs_name(raster.crs)}, that of "
+            f"{first.name} is {_crs_name(first.crs)}; ",
+            Option("grids", "groups"),
+            " gives each a group",
         )
         return Misfit("crs-differs", message)
     drift_x = abs(raster.dx / first.dx - 1) * raster.n_columns
     drift_y = abs(raster.dy / first.dy - 1) * raster.n_rows
     if max(drift_x, drift_y) > tolerance:
-        message = (
-            f"its pixels are {raster.dx:.12g} by {raster.dy:.12g}, those of {first.name}"
-            f" {first.dx:.12g} by {first.dy:.12g}: over its extent that is"
-            f" {max(drift_x, drift_y):.3g} pixels; grids='groups' gives each a group"
+        message = Message(
+            f"its pixels are {raster.dx:.12g} by {raster.dy:.12g}, those of "
+            f"{first.name} {first.dx:.12g} by {first.dy:.12g}: over its extent that "
+            f"is {max(drift_x, drift_y):.3g} pixels; ",
+            Option("grids", "groups"),
+            " gives each a group",
         )
         return Misfit("resolution-differs", message)
     row, column = _offset(first, raster)
     off_row, off_column = abs(row - round(row)), abs(column - round(column))
     if max(off_row, off_column) > tolerance:
-        message = (
-            f"it lies {off_column:.3g} columns and {off_row:.3g} rows off the pixels of"
-            f" {first.name}, and tolerance is {tolerance:g}; grids='groups' gives each grid a group"
+        message = Message(
+            f"it lies {off_column:.3g} columns and {off_row:.3g} rows off the "
+            f"pixels of {first.name}, and tolerance is {tolerance:g}; ",
+            Option("grids", "groups"),
+            " gives each grid a group",
         )
         return Misfit("off-grid", message)
     return None

@@ -26,7 +26,7 @@ from gridref.combine.rules.indices import counts_along, refuse_moved
 from gridref.combine.rules.packing import Packing, unpack_all
 from gridref.combine.rules.single import contradicting_files, repeated_along
 from gridref.combine.values import Values, same_values
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, Message, Option
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import referred_names
 
@@ -71,9 +71,13 @@ def combine_hypercube(
     rules = options or CombineOptions()
     if rules.overlap == "keep":
         raise InvalidRequestError(
-            "overlap='keep' keeps labels that repeat, and where files lie by their labels only one"
-            " input can be shown at each place: lay them one after the other along one dimension"
-            " (concat_dim alone, or layout='nested'), or take another overlap"
+            Message(
+                Option("overlap", "keep"),
+                " keeps labels that repeat, and where files lie by their labels only "
+                "one input can be shown at each place: lay them one after the other "
+                "along one dimension (concat_dim alone, or layout='nested'), or take "
+                "another overlap",
+            )
         )
     inputs = list(groups)
     if not inputs:
@@ -149,9 +153,10 @@ class Hypercube(Layout):
             return
         paths = [column.path for column in columns.values() if dim in column.first.dims]
         path = paths[0] if paths else dim
-        message = (
-            f"no labels say where it lies along {dim!r}: give them (layout=Labels(...)), or the"
-            " order of the files (layout='nested')"
+        message = Message(
+            f"no labels say where it lies along {dim!r}: give them (",
+            Option("labels", ..., "layout=Labels(...)"),
+            "), or the order of the files (layout='nested')",
         )
         notes.problem("labels-missing", path, message, unplaced, drop=False)
         notes.failed |= {column.path for column in columns.values()}
@@ -187,10 +192,13 @@ class Hypercube(Layout):
             notes.drift("repeated", column.path, case, f"along {self._others(held)}")
             return self.growing
         if differing:
-            message = (
-                f"its values differ between inputs of the same {' and '.join(held)}, and it has no"
-                f" dimension {self._others(held)}; variables='different' repeats it along that;"
-                " compat='override' shows the first file's and loses the others"
+            message = Message(
+                f"its values differ between inputs of the same {' and '.join(held)}, "
+                f"and it has no dimension {self._others(held)}; ",
+                Option("variables", "different"),
+                " repeats it along that; ",
+                Option("compat", "override"),
+                " shows the first file's and loses the others",
             )
             notes.problem("values-differ", column.path, message, differing)
             return None
@@ -315,9 +323,14 @@ def _settled(column: Column, concerned: list[int], text: str, notes: Notes) -> b
     """Note that files hold the same labels; whether the rule for that says which one shows."""
     rule = notes.options.overlap
     if rule == "raise":
-        message = (
-            f"several files hold ({text}); a dimension more (layout=Labels(...)) keeps them apart;"
-            " overlap='first' or overlap='last' shows one of them and hides the others"
+        message = Message(
+            f"several files hold ({text}); a dimension more (",
+            Option("labels", ..., "layout=Labels(...)"),
+            ") keeps them apart; ",
+            Option("overlap", "first"),
+            " or ",
+            Option("overlap", "last"),
+            " shows one of them and hides the others",
         )
         notes.problem("overlap", column.path, message, concerned)
         return False

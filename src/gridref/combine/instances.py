@@ -24,7 +24,7 @@ from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, DriftReport, grouped
 from gridref.combine.rules.single import repeated_along
 from gridref.combine.values import Values
-from gridref.errors import InvalidRequestError, Problem
+from gridref.errors import InvalidRequestError, Message, Option, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
 from gridref.model.reference_systems import referred_names, text_of
@@ -109,10 +109,12 @@ class Instances:
         for path, part in group.walk():
             prefix = f"{path}/" if path else ""
             if padded and (indexed := self._indexed(part)):
-                message = (
-                    f"its samples along {', '.join(sorted(indexed))} say which instance they belong"
-                    " to (instance_dimension) and lie in any order, which rows cannot show without"
-                    " copying: layout=Ragged() keeps them so"
+                message: str = Message(
+                    f"its samples along {', '.join(sorted(indexed))} say which instance "
+                    "they belong to (instance_dimension) and lie in any order, which rows "
+                    "cannot show without copying: ",
+                    Option("layout", "ragged", "layout=Ragged()"),
+                    " keeps them so",
                 )
                 return path, message
             for name in self._uncounted(part):
@@ -122,10 +124,11 @@ class Instances:
             for name, array in part.arrays.items():
                 n_instances = _lengths(VirtualGroup({name: array})).get(self.instance, 1)
                 if self.sample_of(array) is not None and n_instances != 1 and not padded:
-                    message = (
-                        f"it holds {n_instances} instances along {self.instance!r} side by side,"
-                        " each as long as the longest: layout=Ragged(padded=True) lays them below"
-                        " each other"
+                    message = Message(
+                        f"it holds {n_instances} instances along {self.instance!r} side by "
+                        "side, each as long as the longest: ",
+                        Option("layout", "padded", "layout=Ragged(padded=True)"),
+                        " lays them below each other",
                     )
                     return prefix + name, message
         return None
@@ -228,8 +231,11 @@ def find_instances(
     dims = tuple(dim for dim in dims if dim != name)
     if not dims:
         raise InvalidRequestError(
-            "all inputs have the same lengths: name the dimension of the samples"
-            " (concat_dim='obs'), or lay them out by another layout"
+            Message(
+                "all inputs have the same lengths: name the dimension of the samples (",
+                Option("concat_dim", "obs"),
+                "), or lay them out by another layout",
+            )
         )
     labels = {name for _, part in first.walk() for name in part.arrays}
     shown = {dim: "obs" if len(dims) == 1 else f"{dim}_obs" for dim in dims if dim in labels}
@@ -323,7 +329,11 @@ class Padded(Layout):
         if column.path in task.notes.told:
             return repeated_along(column, instance, lengths[instance])
         cases = column.cases(lambda kind: str(kind.array.dims))
-        advice = "leave it out, or name the dimensions that differ in length (concat_dim=)"
+        advice = Message(
+            "leave it out, or name the dimensions that differ in length (",
+            Option("concat_dim"),
+            ")",
+        )
         task.notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
         return None
 

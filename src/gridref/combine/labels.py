@@ -20,6 +20,7 @@ from gridref.combine.boxes import Runs, stretches
 from gridref.combine.columns import Column, Notes
 from gridref.combine.rules.packing import Packing
 from gridref.combine.values import Values
+from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray
 from gridref.model.times import DAY_NS, TimeBase, is_time_like
 from gridref.typing import Int64Array
@@ -264,14 +265,21 @@ def _report_overlap(
     labels = np.unique(repeated)
     shown = ", ".join(str(label) for label in labels[:3].tolist())
     more = f", ... ({len(labels)} in all)" if len(labels) > 3 else ""
-    message = (
-        f"labels occur more than once: {shown}{more}; overlap='keep' keeps all; overlap='first' or"
-        " overlap='last' keeps one of each and hides the others"
+    message = Message(
+        f"labels occur more than once: {shown}{more}; ",
+        Option("overlap", "keep"),
+        " keeps all; ",
+        Option("overlap", "first"),
+        " or ",
+        Option("overlap", "last"),
+        " keeps one of each and hides the others",
     )
     if all_same:
-        message += (
-            ". All these files have the same labels. If something else tells them apart (another"
-            " time), overlap='keep' lays them in their order, under labels that repeat"
+        message += Message(
+            ". All these files have the same labels. If something else tells them "
+            "apart (another time), ",
+            Option("overlap", "keep"),
+            " lays them in their order, under labels that repeat",
         )
     notes.problem("overlap", column.path, message, concerned, drop=False)
 

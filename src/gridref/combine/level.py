@@ -37,6 +37,7 @@ from gridref.combine.rules.packing import Packing, resolve_packing
 from gridref.combine.rules.single import repeated_along, static_array
 from gridref.combine.rules.times import resolve_times
 from gridref.combine.rules.units import resolve_units
+from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray
 from gridref.model.joining import cast_scalar, compacted, same_scalar
 
@@ -104,14 +105,21 @@ def _note_differing(
         cause, what, advice = "labels-differ", "labels", advice_for_labels(column, task.values)
     else:
         cause, what = "values-differ", "values"
-        advice = "compat='override' shows the first file's for all and loses the others"
+        advice = Message(
+            Option("compat", "override"), " shows the first file's for all and loses the others"
+        )
         if task.layout.repeats:
-            advice = f"variables='different' repeats it along the dimension; {advice}"
+            advice = Message(
+                Option("variables", "different"), " repeats it along the dimension; ", advice
+            )
     task.notes.problem(
         cause,
         column.path,
-        f"its {what} differ from those in {task.notes.name(column.files[0])}, and it has no"
-        f" dimension {' or '.join(map(repr, task.growing))}{''.join(written)}; {advice}",
+        Message(
+            f"its {what} differ from those in {task.notes.name(column.files[0])}, and it has no"
+            f" dimension {' or '.join(map(repr, task.growing))}{''.join(written)}; ",
+            advice,
+        ),
         differing,
     )
 

@@ -47,7 +47,7 @@ from gridref.combine.rules.gaps import note_damaged
 from gridref.combine.rules.single import contradicting_files, repeated_along, stacked_attributes
 from gridref.combine.telling_attributes import as_coordinates, with_told_names
 from gridref.combine.values import Values
-from gridref.errors import InvalidRequestError, Place, Problem
+from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.placing import boxes_of
@@ -428,14 +428,21 @@ def _checked(rules: CombineOptions) -> CombineOptions:
     """The options, all of which mean something for a mosaic."""
     if rules.overlap == "keep":
         raise InvalidRequestError(
-            "overlap='keep' keeps what repeats side by side, and a mosaic shows one input at each"
-            " pixel: take overlap='first' or overlap='last', which hide the others"
+            Message(
+                Option("overlap", "keep"),
+                " keeps what repeats side by side, and a mosaic shows one input at "
+                "each pixel: take ",
+                Option("overlap", "first"),
+                " or ",
+                Option("overlap", "last"),
+                ", which hide the others",
+            )
         )
     for name in ("variables", "repeated", "index_variables"):
         value = getattr(rules, name)
         if value != getattr(CombineOptions(), name):
             raise InvalidRequestError(
-                f"{name}={value!r} needs one dimension to lie along; a mosaic has two"
+                Message(Option(name, value), " needs one dimension to lie along; a mosaic has two")
             )
     return rules
 
@@ -622,8 +629,14 @@ class _Mosaic:
         return [
             Problem(
                 "overlap",
-                f"{rows} by {columns} pixels (rows, columns) of it lie in {rasters[other].name};"
-                " overlap='first' or overlap='last' shows one of them and hides the others",
+                Message(
+                    f"{rows} by {columns} pixels (rows, columns) of it lie in "
+                    f"{rasters[other].name}; ",
+                    Option("overlap", "first"),
+                    " or ",
+                    Option("overlap", "last"),
+                    " shows one of them and hides the others",
+                ),
                 path,
                 (rasters[number].name, rasters[other].name),
             )

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gridref.errors import Place, SourceNotAllowedError, UnsupportedFeatureError
+from gridref.errors import Message, Option, Place, SourceNotAllowedError, UnsupportedFeatureError
 from gridref.io import DataNames, ScanFile, absolute_url, is_local, open_for_scan, real_path
 from gridref.model.source_policy import SourcePolicy
 from gridref.secrets import shown_address
 
 _HEAD_BYTES = 16 << 10
 
-_NETCDF3 = (
-    "parser='virtualizarr.parsers:NetCDF3Parser' reads it"
-    " (pip install 'gridref[interchange]' scipy)"
+_NETCDF3 = Message(
+    Option("parser", "virtualizarr.parsers:NetCDF3Parser"),
+    " reads it (pip install 'gridref[interchange]' scipy)",
 )
 _LOOKS_LIKE = (
-    (b"CDF\x01", f"a netCDF-3 file: {_NETCDF3}"),
-    (b"CDF\x02", f"a netCDF-3 file with 64-bit offsets: {_NETCDF3}"),
+    (b"CDF\x01", Message("a netCDF-3 file: ", _NETCDF3)),
+    (b"CDF\x02", Message("a netCDF-3 file with 64-bit offsets: ", _NETCDF3)),
     (b"CDF\x05", "a netCDF-3 file with 64-bit data (CDF-5): convert it with nccopy -k nc4"),
     (b"\x0e\x03\x13\x01", "an HDF4 file"),
     (b"GRIB", "a GRIB file"),
@@ -150,7 +150,7 @@ def only_allowed(policy: SourcePolicy, address: str) -> Iterator[None]:
         policy.require(real_path(address))
         yield
     except SourceNotAllowedError as error:
-        reason = f"it lies in another file, {shown_address(address)}: {error.reason}"
+        reason = Message(f"it lies in another file, {shown_address(address)}: ", error.reason)
         raise UnsupportedFeatureError(reason) from error
 
 
@@ -163,7 +163,7 @@ def describe(location: Location) -> str:
         return "the file is empty"
     for magic, name in _LOOKS_LIKE:
         if data.startswith(magic):
-            return f"the file looks like {name}"
+            return Message("the file looks like ", name)
     text = data.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<!doctype html", b"<html")):
         return "the file looks like an HTML page (an error message or login form?)"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from gridref.errors import GridrefError, Place, SourceUnavailableError
+from gridref.errors import GridrefError, Message, Option, Place, SourceUnavailableError
 from gridref.io.requests import waiting
 from gridref.secrets import without_secrets
 
@@ -214,9 +214,11 @@ def unavailable(
     elif opens_no_more(error):
         reason = "too many files are open in this process or system: raise the limit (ulimit -n)"
     elif status in _THROTTLED:
-        reason = (
-            f"the server answered {status} (too many requests) each time: ask for fewer files at a"
-            " time (max_in_flight=8), or later"
+        reason = Message(
+            f"the server answered {status} (too many requests) each time: ask for "
+            "fewer files at a time (",
+            Option("max_in_flight", 8),
+            "), or later",
         )
     elif status in _TRANSIENT_STATUS:
         reason = f"the server failed each time (status {status}): ask again later"

@@ -20,7 +20,14 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from gridref.errors import ChecksumError, InvalidRequestError, Place, SourceChangedError
+from gridref.errors import (
+    ChecksumError,
+    InvalidRequestError,
+    Message,
+    Option,
+    Place,
+    SourceChangedError,
+)
 from gridref.model.manifest import ChunkChecksums, Source
 from gridref.typing import Int64Array
 
@@ -184,17 +191,20 @@ def check_identity(recorded: Source, current: Source) -> None:
     if changes:
         same_size = not _differ(recorded.size_bytes, current.size_bytes)
         raise SourceChangedError(
-            f"the file changed since it was scanned: {'; '.join(changes)}. {SCAN_AGAIN}"
-            + (_IF_IT_WAS_COPIED if same_size else ""),
+            Message(
+                f"the file changed since it was scanned: {'; '.join(changes)}. {SCAN_AGAIN}",
+                _IF_IT_WAS_COPIED if same_size else "",
+            ),
             Place(source=recorded.url),
         )
 
 
 SCAN_AGAIN = "Scan it again (gridref refresh does, for a catalog), or restore the file"
 """The advice for a file that has changed."""
-_IF_IT_WAS_COPIED = (
-    '; only if it is a copy with the same bytes, open the catalog with identity="size", which reads'
-    " any file of that size"
+_IF_IT_WAS_COPIED = Message(
+    "; only if it is a copy with the same bytes, open the catalog with ",
+    Option("identity", "size"),
+    ", which reads any file of that size",
 )
 
 

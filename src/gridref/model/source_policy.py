@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit
 
-from gridref.errors import InvalidRequestError, Place, SourceNotAllowedError
+from gridref.errors import InvalidRequestError, Message, Option, Place, SourceNotAllowedError
 from gridref.secrets import shown_address
 
 EVERYTHING = "*"
@@ -82,10 +82,14 @@ class SourcePolicy:
         if self.allows(address):
             return
         shown = self.needed or common_folders([address])
-        wanted = repr(shown[0]) if len(shown) == 1 else repr(list(shown))
+        wanted = shown[0] if len(shown) == 1 else list(shown)
         raise SourceNotAllowedError(
-            f"{shown_address(self.named_by)} names sources that it may not read: if you trust it,"
-            f" say allow={wanted} (or GRIDREF_ALLOW in the environment)",
+            Message(
+                f"{shown_address(self.named_by)} names sources that it may not read: if "
+                "you trust it, say ",
+                Option("allow", wanted),
+                " (or GRIDREF_ALLOW in the environment)",
+            ),
             Place(source=address),
         )
 
@@ -110,7 +114,9 @@ def checked_prefix(prefix: str) -> str:
         return "".join(f"{link}::" for link in copies) + _normal(inner).rstrip("/")
     except ValueError as error:
         given = shown_address(prefix)
-        raise InvalidRequestError(f"allow={given!r} is no prefix: {error}") from None
+        raise InvalidRequestError(
+            Message(Option("allow", given), f" is no prefix: {error}")
+        ) from None
 
 
 def _is_below(base: str, copies: tuple[str, ...], prefix: str) -> bool:

@@ -21,7 +21,7 @@ from gridref.combine import (
     merged_reports,
 )
 from gridref.combine.options import Read, Repeat
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.formats import expand_files
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
@@ -157,8 +157,11 @@ def nested_alike(tree: Sequence[Any], groups: Mapping[str, VirtualGroup]) -> lis
     for file in flat(tree):
         if file not in groups:
             raise InvalidRequestError(
-                "a file that was left out leaves a hole in lists of lists; labels or"
-                " layout='by_coords' allow for it",
+                Message(
+                    "a file that was left out leaves a hole in lists of lists; labels or ",
+                    Option("combine", "by_coords", "layout='by_coords'"),
+                    " allow for it",
+                ),
                 Place(source=file),
             )
     return [

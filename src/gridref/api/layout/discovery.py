@@ -45,7 +45,7 @@ from gridref.combine import Combination, CombineOptions
 from gridref.combine.georeference import Raster, read_raster
 from gridref.combine.options import Read
 from gridref.combine.report import Drift, DriftReport
-from gridref.errors import InvalidRequestError, UnclearLayoutError
+from gridref.errors import InvalidRequestError, Message, Option, UnclearLayoutError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.reference_systems import text_of
@@ -110,9 +110,9 @@ class Proposal:
     reason: str
 
     @property
-    def text(self) -> str:
-        """The options as they are written in Python."""
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+    def text(self) -> Message:
+        """The options."""
+        return Message.naming(self.options)
 
     @property
     def way(self) -> Layout:
@@ -587,9 +587,16 @@ def laid_out_by_itself(
         tried += _tried_by_kind(kinds, scanned, read, rules)
     if not tried:
         raise InvalidRequestError(
-            f"{len(files)} files need a dimension to lie along, and neither coordinates nor names"
-            " nor attributes tell one: name it (concat_dim='time'), stack them along a new one"
-            " (layout=Stack('time')) or by their place (layout=Mosaic())"
+            Message(
+                f"{len(files)} files need a dimension to lie along, and neither "
+                "coordinates nor names nor attributes tell one: name it (",
+                Option("concat_dim", "time"),
+                "), stack them along a new one (",
+                Option("stack", "time", "layout=Stack('time')"),
+                ") or by their place (",
+                Option("mosaic", True, "layout=Mosaic()"),
+                ")",
+            )
         )
     fitting = [(proposal, done) for proposal, done in tried if not done.problems]
     clear = [(proposal, done) for proposal, done in fitting if not _replaced(done)]
@@ -613,7 +620,7 @@ def laid_out_by_itself(
     chosen, done = (clear or tried)[0]
     sets = f", each of {len(files)} a set of files by OME-XML" if len(files) < len(every) else ""
     cases = {chosen.reason + sets: list(range(len(done.report.files)))}
-    note = Drift.of("layout", "", cases, f"laid out by {chosen.text}")
+    note = Drift.of("layout", "", cases, Message("laid out by ", chosen.text))
     report = replace(done.report, drifts=(note, *done.report.drifts))
     return chosen.options, replace(done, report=report)
 
@@ -720,22 +727,35 @@ def _disagreement(
     ]
     more = drift.n_cases - len(values)
     values += [f"  and {more} more"] if more > 0 else []
-    lines = [f"  {proposal.text} ({proposal.reason}): {_outcome(done)}" for proposal, done in ways]
+    lines = _lines(ways)
     head = f"{drift.variable!r} in {len(files)} files disagrees with their names or attributes:"
-    return "\n".join([head, *values, "Ask for the layout with the right labels:", *lines])
+    return Message.joined(
+        "\n", [head, *values, "Ask for the layout with the right labels:", *lines]
+    )
 
 
 def _listed(n_files: int, tried: Sequence[tuple[Proposal, Combination]]) -> str:
-    lines = [f"  {proposal.text} ({proposal.reason}): {_outcome(done)}" for proposal, done in tried]
-    head = f"{n_files} files may lie in several ways: ask for one, or layout='first' for the first"
-    return "\n".join([head, *lines])
+    head = Message(
+        f"{n_files} files may lie in several ways: ask for one, or ",
+        Option("yes", True, "layout='first'"),
+        " for the first",
+    )
+    return Message.joined("\n", [head, *_lines(tried)])
+
+
+def _lines(ways: Sequence[tuple[Proposal, Combination]]) -> list[Message]:
+    """A line for each layout, with what it gives."""
+    return [
+        Message("  ", proposal.text, f" ({proposal.reason}): ", _outcome(done))
+        for proposal, done in ways
+    ]
 
 
 def _outcome(done: Combination) -> str:
     """Shape, missing parts and problems in words."""
     if done.group is None:
         first = done.problems[0]
-        return f"{len(done.problems)} problems, as {first.variable}: {first.message}"
+        return Message(f"{len(done.problems)} problems, as {first.variable}: ", first.message)
     arrays = done.group.all_arrays()
     path, largest = max(arrays.items(), key=lambda item: item[1].size)
     missing = _share_missing(largest)

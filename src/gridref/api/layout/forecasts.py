@@ -14,7 +14,7 @@ from gridref.api.opening import Sources, open_group, readable, reader_for
 from gridref.catalog import write_catalog
 from gridref.combine.forecasts import VALID_TIME, ForecastAxes, Picks
 from gridref.combine.options import Read
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, Message, Option
 from gridref.io import Allow
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import text_of
@@ -66,7 +66,16 @@ def forecast(
         If there are no such dimensions, no such offset or run, or more than one view is asked for.
     """
     if sum(asked is not None for asked in (after, offset, run)) > 1:
-        raise InvalidRequestError("ask for one view: the best (after=), an offset=, or one run=")
+        raise InvalidRequestError(
+            Message(
+                "ask for one view: the best (",
+                Option("after"),
+                "), an ",
+                Option("offset"),
+                ", or one ",
+                Option("run"),
+            )
+        )
     group = open_group(catalog, storage_options, allow, snapshot)
     if not isinstance(catalog, VirtualGroup):
         group = readable(group, Sources(storage_options))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gridref.combine.options import Read
-from gridref.errors import InvalidRequestError, Place, Problem
+from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
 from gridref.model.array import VirtualGroup
 from gridref.model.times import DAY_NS, TimeBase
 
@@ -26,9 +26,12 @@ def spacing_problem(scanned: Sequence[tuple[str, VirtualGroup]], read: Read) -> 
         return None
     cases = (f"{name} in {len(files)} files like {files[0]}" for name, files in known.items())
     shown = "; ".join(cases)
-    message = (
-        f"times are {shown}: layout=Groups(frequency=True) puts each into a group,"
-        " join='outer' lays all on one axis with holes"
+    message = Message(
+        f"times are {shown}: ",
+        Option("split", "frequency", "layout=Groups(frequency=True)"),
+        " puts each into a group, ",
+        Option("join", "outer"),
+        " lays all on one axis with holes",
     )
     return Problem("spacing-differs", message, sources=tuple(files[0] for files in known.values()))
 
@@ -43,9 +46,13 @@ def frequency(group: VirtualGroup, read: Read, file: str) -> str:
     name = _spacing(group, read)
     if name is None:
         raise InvalidRequestError(
-            "it has a single time and no attribute 'frequency', which leaves open how often there"
-            " are values: group them by a field of the pattern or another attribute"
-            " (layout=Groups('model'))",
+            Message(
+                "it has a single time and no attribute 'frequency', which leaves open "
+                "how often there are values: group them by a field of the pattern or "
+                "another attribute (",
+                Option("group_by", "model", "layout=Groups('model')"),
+                ")",
+            ),
             Place(source=file),
         )
     return name

@@ -56,7 +56,7 @@ from gridref.combine.concatenation import with_label
 from gridref.combine.forecasts import VALID_TIME
 from gridref.combine.mosaic import check_tolerance
 from gridref.combine.options import Read, Repeat
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
 from gridref.options import Shown, check_choices, given_options, near_names, refuses_unknown
@@ -128,7 +128,12 @@ class Layout(Shown):
         if dims:
             named = dims[0] if len(dims) == 1 else list(dims)
             raise InvalidRequestError(
-                f"layout={self!r} does not lay files along concat_dim={named!r}: leave one out"
+                Message(
+                    Option("layout", self),
+                    " does not lay files along ",
+                    Option("concat_dim", named),
+                    ": leave one out",
+                )
             )
         if order == "given":
             raise _no_order()
@@ -195,9 +200,14 @@ class Layout(Shown):
 
 def _no_order() -> InvalidRequestError:
     return InvalidRequestError(
-        "order='given' needs files that follow each other along one dimension: name it"
-        " (concat_dim='time'), or stack them along a new one (layout=Stack('time')), and"
-        " give no other layout"
+        Message(
+            Option("order", "given"),
+            " needs files that follow each other along one dimension: name it (",
+            Option("concat_dim", "time"),
+            "), or stack them along a new one (",
+            Option("stack", "time", "layout=Stack('time')"),
+            "), and give no other layout",
+        )
     )
 
 
@@ -249,8 +259,12 @@ class InARow(Layout):
     def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
         if not how.dims:
             raise InvalidRequestError(
-                "the catalog does not say how its files were combined: name the dimension to add"
-                " files along (concat_dim='time')"
+                Message(
+                    "the catalog does not say how its files were combined: name the "
+                    "dimension to add files along (",
+                    Option("concat_dim", "time"),
+                    ")",
+                )
             )
         return replace(how, order="given").along(groups, how.dims)
 
@@ -280,8 +294,12 @@ class InARow(Layout):
         unnamed = [dim for dim in dims if dim not in named]
         if unnamed and named:
             raise InvalidRequestError(
-                f"there are labels for {', '.join(unnamed)}, but the dimensions are"
-                f" {', '.join(named)}: name it too (concat_dim=), or call the field {{_}}"
+                Message(
+                    f"there are labels for {', '.join(unnamed)}, but the dimensions are "
+                    f"{', '.join(named)}: name it too (",
+                    Option("concat_dim"),
+                    "), or call the field {_}",
+                )
             )
         if named:
             done = combine_hypercube(every, named, read=how.read, options=rules)
@@ -341,7 +359,10 @@ class Labels(InARow):
         check_labels(self.of_files)
         if self.asset is not None and self.inventory is None:
             raise InvalidRequestError(
-                "asset is for STAC items: name them, Labels(inventory='items.json')"
+                Message(
+                    "asset is for STAC items: name them, ",
+                    Option("inventory", "items.json", "Labels(inventory='items.json')"),
+                )
             )
         if self.of and not self.pattern:
             raise InvalidRequestError("an attribute to find labels in needs their pattern")
@@ -662,8 +683,12 @@ class Groups(Layout):
     def __post_init__(self) -> None:
         if self.by is None and not self.frequency:
             raise InvalidRequestError(
-                "Groups() needs what tells files apart: an attribute or a field of names"
-                " (Groups('model')), or Groups(frequency=True)"
+                Message(
+                    "Groups() needs what tells files apart: an attribute or a field of names (",
+                    Option("group_by", "model", "Groups('model')"),
+                    "), or ",
+                    Option("split", "frequency", "Groups(frequency=True)"),
+                )
             )
         if self.each == "nested" or isinstance(self.each, Groups):
             raise InvalidRequestError("lists of lists of files, or groups, do not lie in groups")

@@ -18,7 +18,14 @@ from typing import Any, Self
 from urllib.parse import unquote_plus
 
 from gridref.api.layout.layouts import Labels, Layout
-from gridref.errors import GridrefError, InvalidRequestError, Place, SourceChangedError
+from gridref.errors import (
+    GridrefError,
+    InvalidRequestError,
+    Message,
+    Option,
+    Place,
+    SourceChangedError,
+)
 from gridref.formats.registry import data_names
 from gridref.io import absolute_url, beside, options_for
 from gridref.options import given_options
@@ -314,8 +321,11 @@ class Inventory:
         column = column or next((known for known in _FILE_COLUMNS if known in held), None)
         if column not in held:
             raise InvalidRequestError(
-                f"inventory={name!r} has no column of addresses, like {', '.join(_FILE_COLUMNS)}:"
-                f" there are {', '.join(held)}"
+                Message(
+                    Option("inventory", name),
+                    f" has no column of addresses, like {', '.join(_FILE_COLUMNS)}: there "
+                    f"are {', '.join(held)}",
+                )
             )
         found = [_addresses(value, name, asset) for value in frame[column]]
         texts = [text for row in found for text in row.values()]
@@ -339,8 +349,10 @@ class Inventory:
         """
         if column not in self.columns:
             raise InvalidRequestError(
-                f"inventory={self.name!r} has no column {column!r}: there are"
-                f" {', '.join(self.columns)}"
+                Message(
+                    Option("inventory", self.name),
+                    f" has no column {column!r}: there are {', '.join(self.columns)}",
+                )
             )
         values = dict(zip(self.files, map(_plain, self.columns[column]), strict=True))
         return partial(_listed, values, self.name)
@@ -365,7 +377,9 @@ def _listed(values: Mapping[str, Any], name: str, file: str) -> Any:
     address = absolute_url(file)
     if address not in values or values[address] is None:
         what = "says nothing of it there" if address in values else "does not list it"
-        raise InvalidRequestError(f"inventory={name!r} {what}", Place(source=file))
+        raise InvalidRequestError(
+            Message(Option("inventory", name), f" {what}"), Place(source=file)
+        )
     return values[address]
 
 
@@ -380,8 +394,12 @@ def _addresses(value: Any, name: str, asset: Sequence[str]) -> dict[str, str]:
         what = f"without the asset {missing[0]!r}" if missing else "of several assets: say which"
         more = f" and {len(assets) - _SHOWN} more" if len(assets) > _SHOWN else ""
         raise InvalidRequestError(
-            f"inventory={name!r} has items {what}, asset=...; there are"
-            f" {', '.join([*assets][:_SHOWN])}{more}"
+            Message(
+                Option("inventory", name),
+                f" has items {what}, ",
+                Option("asset"),
+                f"; there are {', '.join([*assets][:_SHOWN])}{more}",
+            )
         )
     return {key: _address(assets[key], name) for key in chosen}
 
@@ -389,7 +407,9 @@ def _addresses(value: Any, name: str, asset: Sequence[str]) -> dict[str, str]:
 def _address(value: Any, name: str) -> str:
     if not isinstance(value, str | os.PathLike) or not str(value) or "\0" in str(value):
         shown = repr(value)[:100]
-        raise InvalidRequestError(f"inventory={name!r} has a row without an address: {shown}")
+        raise InvalidRequestError(
+            Message(Option("inventory", name), f" has a row without an address: {shown}")
+        )
     return str(value)
 
 

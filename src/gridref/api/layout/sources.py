@@ -15,7 +15,7 @@ from gridref.combine.concatenation import label_values, with_label
 from gridref.combine.labels import label_text
 from gridref.combine.options import Read
 from gridref.combine.report import Drift, DriftReport
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.times import is_time_like
 
@@ -168,7 +168,10 @@ def _by_source(
     kind, _, name = source.partition(":")
     if kind == "column":
         raise InvalidRequestError(
-            f"labels of {dim!r} from {source!r} need the table: Labels(inventory=...)"
+            Message(
+                f"labels of {dim!r} from {source!r} need the table: ",
+                Option("inventory", ..., "Labels(inventory=...)"),
+            )
         )
     if kind == "constant":
         return _labelled(groups, dim, *_stored([name] * len(groups)), noted)

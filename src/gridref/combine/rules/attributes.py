@@ -12,6 +12,7 @@ from typing import Any
 
 from gridref.combine.columns import Notes, text_beside, value_keys, value_text
 from gridref.combine.report import Drift
+from gridref.errors import Message, Option
 
 Cases = Sequence[tuple[Mapping[str, Any], Sequence[int]]]
 
@@ -46,7 +47,10 @@ def combine_attributes(
                 path,
                 f"attributes {name!r}",
                 values.files,
-                "combine_attrs='override' keeps the first file's and loses the others",
+                Message(
+                    Option("combine_attrs", "override"),
+                    " keeps the first file's and loses the others",
+                ),
             )
         elif rule == "drop_conflicts" and values.n_present > 1:
             first.pop(name, None)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gridref.combine.columns import Column, Notes
+from gridref.errors import Message, Option
 
 
 def resolve_dtype(column: Column, notes: Notes) -> np.dtype[Any] | None:
@@ -20,7 +21,9 @@ def resolve_dtype(column: Column, notes: Notes) -> np.dtype[Any] | None:
         notes.conflict("dtype-differs", column.path, "dtypes", cases, "they have no common one")
         return None
     if not all(_holds(common, dtype) for dtype in dtypes) and not notes.options.lossy:
-        advice = f"{common} does not hold all values; lossy=True rounds them to it"
+        advice = Message(
+            f"{common} does not hold all values; ", Option("lossy", True), " rounds them to it"
+        )
         notes.conflict("dtype-differs", column.path, "dtypes", cases, advice)
         return None
     notes.drift("dtype", column.path, cases, f"promoted to {common}")

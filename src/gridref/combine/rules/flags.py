@@ -16,6 +16,7 @@ import numpy as np
 
 from gridref.combine.columns import Column, Kind, Notes, value_text
 from gridref.combine.rules.packing import Packing
+from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, Encoding
 from gridref.model.enumeration import CF_FLAGS, Enumeration
@@ -284,9 +285,10 @@ def named_numbers(array: VirtualArray) -> list[str]:
 
 
 def _refused(column: Column, cases: dict[str, list[int]], why: str, notes: Notes) -> Column:
-    advice = (
-        f"{why}: combine alike files; combine_attrs='drop_conflicts' leaves the names out, and"
-        " other attributes that differ"
+    advice = Message(
+        f"{why}: combine alike files; ",
+        Option("combine_attrs", "drop_conflicts"),
+        " leaves the names out, and other attributes that differ",
     )
     notes.conflict("flags-differ", column.path, "names of its numbers", cases, advice)
     return column

@@ -13,6 +13,7 @@ import numpy as np
 
 from gridref.combine.columns import Column, Notes
 from gridref.combine.rules.packing import Packing, unpack_all
+from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray, zero_of
 from gridref.model.scan_report import LEFT_OUT, Fate
 
@@ -26,9 +27,10 @@ def note_damaged(notes: Notes) -> None:
         if any(path in group for group in notes.inputs):
             files = [n for n, finding in damaged if finding.path.strip("/") == path]
             reason = next(f.reason for _, f in damaged if f.path.strip("/") == path)
-            message = (
-                f"some files hold it, and in others it is corrupt: {reason}; restore these files."
-                " on_unsupported='skip' takes it for absent there"
+            message: str = Message(
+                f"some files hold it, and in others it is corrupt: {reason}; restore these files. ",
+                Option("on_unsupported", "skip"),
+                " takes it for absent there",
             )
             notes.problem("variable-damaged", path, message, files)
 
@@ -67,9 +69,12 @@ def fill_for_gaps(
         return column, None
     rule = notes.options.join
     if rule in ("exact", "override"):
-        message = (
-            "some files lack it; join='outer' shows missing blocks there, join='inner' leaves the"
-            " variable out of all"
+        message: str = Message(
+            "some files lack it; ",
+            Option("join", "outer"),
+            " shows missing blocks there, ",
+            Option("join", "inner"),
+            " leaves the variable out of all",
         )
         notes.problem("variable-missing", column.path, message, lacking)
         return None

@@ -18,7 +18,7 @@ from gridref.combine.columns import Column, Notes
 from gridref.combine.rules.gaps import no_data_of
 from gridref.combine.rules.packing import Packing, unpack_all
 from gridref.combine.values import Values, same_values
-from gridref.errors import NotRepresentableError
+from gridref.errors import Message, NotRepresentableError, Option
 from gridref.model.array import VirtualArray
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate, missing_like
@@ -89,7 +89,9 @@ def _label_positions(column: Column, notes: Notes, values: Values) -> LabelPosit
     cases: dict[str, list[int]] = {}
     for own, files in distinct.values():
         cases.setdefault(_described(own), []).extend(files)
-    notes.drift("labels", column.path, cases, f"join={rule!r}: {_described(target)}")
+    notes.drift(
+        "labels", column.path, cases, Message(Option("join", rule), f": {_described(target)}")
+    )
     first = column.first
     joined = VirtualArray.from_numpy(target, first.dims, first.attrs, first.fill_value)
     by_file: dict[int, Indices] = {}
@@ -106,9 +108,11 @@ def advice_for_labels(column: Column, values: Values) -> str:
     labels = _labels(column, values)
     if labels is None or not all(map(_are_labels, labels)):
         return "they repeat or cannot be compared, so no file can be placed by them"
-    return (
-        "join='outer' lays each file by its own labels, with missing blocks where it has none;"
-        " join='inner' keeps only the labels that all files have"
+    return Message(
+        Option("join", "outer"),
+        " lays each file by its own labels, with missing blocks where it has none; ",
+        Option("join", "inner"),
+        " keeps only the labels that all files have",
     )
 
 

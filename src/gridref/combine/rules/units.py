@@ -12,6 +12,7 @@ import numpy as np
 
 from gridref.combine.columns import Column, Kind, Notes, value_text
 from gridref.combine.rules.packing import Packing, float_dtype, rescaled, without_packing
+from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Unpacking
 from gridref.model.joining import recast
@@ -61,7 +62,9 @@ def _factors(column: Column, notes: Notes) -> dict[str, Factor]:
     convert = notes.options.convert_units
     target = str(column.first.attrs.get("units"))
     if not callable(convert):
-        advice = "convert_units=True, or a converter, converts them to the first file's"
+        advice: str = Message(
+            Option("convert_units", True), ", or a converter, converts them to the first file's"
+        )
     else:
         factor_of = {unit: _SAME if unit == target else convert(unit, target) for unit in units}
         factors = {unit: pair for unit, pair in factor_of.items() if pair is not None}

@@ -28,7 +28,7 @@ from gridref.faces.cli.console import Console, echo, printable
 from gridref.faces.cli.help import CHANGE, LOOK, MAKE, SHARE, Command, print_explanation
 from gridref.faces.cli.look import diff_command, info_command, list_command, verify_command
 from gridref.faces.cli.make import build_command, plan_command
-from gridref.faces.cli.options import as_on_the_command_line
+from gridref.faces.cli.options import spelled
 from gridref.faces.cli.share import export_command, publish_command, serve_command
 
 app = typer.Typer(
@@ -87,7 +87,7 @@ def main() -> None:
     except GridrefError as error:
         if debug:
             raise
-        _end(f"{as_on_the_command_line(str(error))}{_reference(error)}", 1)
+        _end(f"{spelled(error.message)}{_reference(error)}", 1)
     except _UsageError as error:
         if not arguments:
             sys.exit(2)  # the help that was shown says it all

@@ -18,10 +18,10 @@ from gridref.faces.cli.options import (
     Quiet,
     SomeFiles,
     StorageOptions,
-    as_on_the_command_line,
     call_options,
     parse_options,
     prefixes_of,
+    spelled,
     takes,
 )
 from gridref.faces.cli.progress import ScanProgress
@@ -299,7 +299,7 @@ def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:
     console = Console(stderr=True)
     catalog = shown_address(catalog)
     for line in after.report.lines:
-        console.print(Text(as_on_the_command_line(line)), soft_wrap=True)
+        console.print(Text(spelled(line)), soft_wrap=True)
     if after.info.snapshot == before.info.snapshot:
         console.print(Text(f"{catalog}: nothing changed"), soft_wrap=True)
     else:

@@ -17,7 +17,7 @@ from gridref.combine import Combination
 from gridref.errors import NotRepresentableError
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.drawing import describe_arrays, draw_tree, layout_table
-from gridref.faces.cli.options import as_on_the_command_line
+from gridref.faces.cli.options import spelled
 from gridref.faces.picture import human_bytes
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkState, Source
@@ -117,7 +117,7 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool) -> 
         console.print()
         console.print(_drifts(combination))
     for problem in combination.problems:
-        message = as_on_the_command_line(str(problem))
+        message = spelled(problem.whole)
         console.print(Text.assemble(("problem ", "bold red"), message))
     console.print(combination.summary)
     return not combination.problems
@@ -138,7 +138,7 @@ def _drifts(combination: Combination) -> Table:
                 "" if number else cause,
                 drift.variable or "/",
                 "\n".join(cases),
-                as_on_the_command_line(drift.resolution) if cause == "layout" else drift.resolution,
+                spelled(drift.resolution) if cause == "layout" else drift.resolution,
             )
     return table
 

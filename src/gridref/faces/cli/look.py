@@ -27,8 +27,8 @@ from gridref.faces.cli.options import (
     Quiet,
     Snapshot,
     StorageOptions,
-    as_on_the_command_line,
     parse_options,
+    spelled,
     takes,
 )
 from gridref.faces.cli.progress import ScanProgress
@@ -96,13 +96,14 @@ def info_command(
 
     storage_options, allow = options.pop("storage_options", None), options.pop("allow", None)
     views = view_options(options)
-    for_catalogs = {"array": array, "output": output, "snapshot": snapshot, **options}
+    for_catalogs = {"output": output, "snapshot": snapshot, **options}
     try:
         group = open_catalog(
             catalog, storage_options=storage_options, allow=allow, snapshot=snapshot
         )
     except CatalogNotFoundError as no_catalog:
-        given = [name for name, value in for_catalogs.items() if value is not None]
+        named = [f"--{name.replace('_', '-')}" for name, value in for_catalogs.items() if value]
+        given = [*named, *([array] if array is not None else [])]
         _print_file(catalog, no_catalog, given, storage_options, as_json=as_json)
         return
     shown = group.all_arrays()
@@ -220,8 +221,8 @@ def _print_reasons(
 # ``gridref list``: tables of a catalog
 
 TABLES = ("chunks", "sources", "report", "statistics", "history")
-_ONLY_FOR = {"arrays": ("chunks", "statistics"), "state": ("chunks",), "by_size": ("sources",),
-             "scan_values": ("statistics",)}  # fmt: skip
+_ONLY_FOR = {"ARRAYS": ("chunks", "statistics"), "--state": ("chunks",), "--by-size": ("sources",),
+             "--scan-values": ("statistics",)}  # fmt: skip
 """Tables that an option is for, where it is not for all."""
 
 
@@ -324,7 +325,7 @@ def list_command(
             put_rows(rows, output=output, format=format, limit=limit)
         return
     check_names("the catalog", [str(table)], TABLES, "table")
-    given = {"arrays": arrays, "state": state, "by_size": by_size, "scan_values": scan_values}
+    given = {"ARRAYS": arrays, "--state": state, "--by-size": by_size, "--scan-values": scan_values}
     for name, tables in _ONLY_FOR.items():
         if given[name] and table not in tables:
             raise InvalidRequestError(f"{name} is for {' and '.join(tables)}, not for {table}")
@@ -525,7 +526,7 @@ def diff_command(
         before = _opened(catalog, snapshot, storage_options)
         changes = before.diff(other or catalog)
     except GridrefError as error:
-        echo(f"error: {as_on_the_command_line(str(error))}", err=True)
+        echo(f"error: {spelled(error.message)}", err=True)
         raise typer.Exit(2) from error
     if as_json:
         echo(json.dumps([vars(change) for change in changes]))

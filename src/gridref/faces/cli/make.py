@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from gridref.errors import UnclearLayoutError
+from gridref.errors import Message, UnclearLayoutError
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.look import print_verification
 from gridref.faces.cli.options import (
@@ -18,8 +18,8 @@ from gridref.faces.cli.options import (
     Quiet,
     SomeFiles,
     all_files,
-    as_on_the_command_line,
     call_options,
+    spelled,
     takes,
 )
 from gridref.faces.cli.progress import ScanProgress
@@ -94,7 +94,7 @@ def build_command(
 
     group = _or_ask(console, built, call_options({"executor": None, **options}))
     for line in group.report.lines:
-        console.print(Text(as_on_the_command_line(line)), soft_wrap=True)
+        console.print(Text(spelled(line)), soft_wrap=True)
     arrays = group.all_arrays()
     console.print(
         f"{shown_address(address)}: {len(arrays)} arrays,"
@@ -114,10 +114,9 @@ def _or_ask[T](console: Console, call: Callable[..., T], options: Mapping[str, A
     except UnclearLayoutError as error:
         if not error.choices or not is_interactive():
             raise
-        console.print(Text(as_on_the_command_line(str(error))))
+        console.print(Text(spelled(error.message)))
         for number, choice in enumerate(error.choices, 1):
-            spelled = ", ".join(f"{name}={value!r}" for name, value in choice.items())
-            console.print(Text(f"{number}: {as_on_the_command_line(spelled)}"))
+            console.print(Text(f"{number}: {spelled(Message.naming(choice))}"))
         number = 0
         while not 1 <= number <= len(error.choices):
             number = typer.prompt("Number of the layout", type=int, err=True)

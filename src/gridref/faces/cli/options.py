@@ -7,22 +7,21 @@ classes of layouts, `CombineOptions`, `ScanOptions`, `RunOptions` and `ViewOptio
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from gridref.errors import InvalidRequestError
-from gridref.options import check_choice, given_options, options_of
+from gridref.errors import GridrefError, InvalidRequestError, Message, Option
+from gridref.options import Shown, check_choice, given_options, options_of
+from gridref.secrets import without_secrets
 
 # The options: their names, their help, and the meaning of their values
 
@@ -303,11 +302,14 @@ def call_options(options: Mapping[str, Any]) -> dict[str, Any]:
     layout = _layout(given)
     given.pop("yes", None)
     if given:
-        others = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        others = Message.naming(given)
         if given.keys() <= {"x", "y", "tolerance", "grids"}:
-            raise InvalidRequestError(f"{others}: only for a mosaic (layout=Mosaic())")
-        asked = "files along concat_dim" if layout is None else f"layout={layout!r}"
-        raise InvalidRequestError(f"{others} and {asked} are of different layouts: leave one out")
+            needed = Option("mosaic", True, "layout=Mosaic()")
+            raise InvalidRequestError(Message(others, ": only for a mosaic (", needed, ")"))
+        asked = "files along concat_dim" if layout is None else Option("layout", layout)
+        raise InvalidRequestError(
+            Message(others, " and ", asked, " are of different layouts: leave one out")
+        )
     return own if layout is None else {"layout": layout, **own}
 
 
@@ -659,7 +661,8 @@ def _listed(
         text = sys.stdin.read().removeprefix("\ufeff")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
     except (InvalidRequestError, OSError) as error:
-        raise InvalidRequestError(f"--files-from {listing}: {error}") from error
+        told = error.message if isinstance(error, GridrefError) else str(error)
+        raise InvalidRequestError(Message(f"--files-from {listing}: ", told)) from error
     return [line for line in lines if match is None or fnmatchcase(line, match)]
 
 
@@ -689,69 +692,39 @@ def prefixes_of(before: list[str], after: list[str]) -> dict[str, str]:
     return dict(zip(before, after, strict=True))
 
 
-# Messages of Python's options, respelled for the command line
+# Options that messages name, as they are written here
 
-_OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")
-_LIST = re.compile(r"\b(allow|concat_dim)=\[('[^']*'(?:, '[^']*')*)\]")
-_OBJECT = re.compile(r"\b(layout|combine|scan|run)=(?=[A-Z]|'(?:by_coords|first)')")
-_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, "all", "format", "output", "zarr_format"}
-
-
-def as_on_the_command_line(message: str) -> str:
-    """A message of ours with options spelled as here: ``overlap="first"`` is ``--overlap first``.
-
-    Messages spell options as in Python.
-    """
-    one_each = _LIST.sub(
-        lambda match: f"{match[1]}={match[2].replace(', ', f' {match[1]}=')}", _flat(message)
-    )
-    return re.sub(r"(--[a-z-]+ [^\s,]+), (?=--)", r"\1 ", _OPTION.sub(_respelled, one_each))
+_OF_COMMANDS = ("all", "at", "events", "format", "identity", "keep", "max_in_flight", "output",
+                "snapshot", "to", "vanished")  # fmt: skip
+_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *EXPORT_OPTIONS, *_OF_COMMANDS}
+"""Options of commands. Others exist in Python only, and are written as there."""
+_NAMED_LAYOUTS = ("by_coords", "first")
 
 
-def _flat(message: str) -> str:
-    """A message with each object of options, like ``layout=Stack('time')``, as options by name."""
-    start = _OBJECT.search(message)
-    if start is None:
+def spelled(message: str) -> str:
+    """A message with options as on the command line: ``overlap='first'`` is ``--overlap first``."""
+    if not isinstance(message, Message):
         return message
-    rest = message[start.end() :]
-    for end in (i for i, mark in enumerate(rest, 1) if mark in ")'"):
-        with suppress(SyntaxError):
-            ast.parse(rest[:end], mode="eval")
-            return message[: start.start()] + _by_name(start[1], rest[:end]) + _flat(rest[end:])
-    return message[: start.end()] + _flat(rest)
+    parts: list[str] = []
+    after_option = False
+    for part, following in zip_longest(message.parts, message.parts[1:]):
+        between = part == ", " and after_option and isinstance(following, Option)
+        after_option = isinstance(part, Option)
+        parts.append(" " if between else _written(part) if isinstance(part, Option) else part)
+    return without_secrets("".join(parts))
 
 
-def _by_name(keyword: str, expression: str) -> str:
-    import gridref
-
-    names = ("Labels", "Stack", "Mosaic", "Ragged", "Plate", "Groups",
-             "CombineOptions", "ScanOptions", "RunOptions")  # fmt: skip
-    classes: dict[str, Any] = {name: getattr(gridref, name) for name in names}
-
-    def value_of(node: ast.expr) -> Any:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            named = {str(each.arg): value_of(each.value) for each in node.keywords}
-            return classes[node.func.id](*map(value_of, node.args), **named)
-        return ast.literal_eval(node)
-
-    try:
-        asked = value_of(ast.parse(expression, mode="eval").body)
-    except (KeyError, TypeError, ValueError):  # labels of a function, or a table; an example
-        return f"{keyword}={expression}"
-    spelled = []
-    named = by_name(asked) if keyword == "layout" else given_options(asked)
-    for name, value in named.items():
-        several = value if isinstance(value, list | tuple) else [value]
-        if isinstance(value, Mapping):
-            several = [",".join(f"{dim}={source}" for dim, source in value.items())]
-        spelled += [f"{name}={each!r}" for each in several]
-    return " ".join(spelled)
-
-
-def _respelled(match: re.Match[str]) -> str:
-    name = match[1]
-    if name not in _KNOWN:
-        return match[0]
-    option = f"--{name.replace('_', '-')}"
-    value = next(text for text in match.groups()[1:] if text is not None)
-    return option if value == "True" else f"{option} {value}"
+def _written(option: Option) -> str:
+    name, value = option.name, option.value
+    if isinstance(value, Shown) or (name == "layout" and value in _NAMED_LAYOUTS):
+        flat = by_name(value) if name == "layout" else given_options(value)
+        return " ".join(_written(Option(each, asked)) for each, asked in flat.items())
+    if name not in _KNOWN or (name, value) == ("layout", "nested"):
+        return str(option)
+    flag = f"--{name.replace('_', '-')}"
+    if value is True:
+        return flag
+    if isinstance(value, Mapping):
+        value = ",".join(f"{key}={each}" for key, each in value.items())
+    several = value if isinstance(value, list | tuple) else [value]
+    return " ".join(f"{flag} {'...' if each is ... else each}" for each in several)

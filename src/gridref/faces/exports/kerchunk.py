@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 
 from gridref.api.opening import reader_for
 from gridref.catalog.folder import publish_file, write_errors_told
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.extras import missing_package
 from gridref.faces.exports.references import (
     IN_ARCHIVE,
@@ -75,9 +75,13 @@ def write_references(
         publish_file("references", url, json.dumps(document).encode(), storage_options)
         return
     if "zarr.json" in document["refs"]:
-        raise InvalidRequestError("references in Parquet have keys of Zarr v2 only: zarr_format=2")
+        raise InvalidRequestError(
+            Message("references in Parquet have keys of Zarr v2 only: ", Option("zarr_format", 2))
+        )
     if "templates" in document:
-        raise InvalidRequestError("references in Parquet have no templates: templates=False")
+        raise InvalidRequestError(
+            Message("references in Parquet have no templates: ", Option("templates", False))
+        )
     if not is_local(url):
         raise InvalidRequestError(
             "references in Parquet are written to local folders only", Place(source=url)
@@ -125,7 +129,10 @@ _NATIVE = {
     2: ViewOptions(View.NATIVE, grid="regular"),
     3: ViewOptions(View.NATIVE, grid="rectilinear"),
 }
-_INSTEAD = {2: "use zarr_format=3, or write a catalog", 3: "write a catalog"}
+_INSTEAD = {
+    2: Message("use ", Option("zarr_format", 3), ", or write a catalog"),
+    3: "write a catalog",
+}
 
 _N_THREADS = 16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gridref.errors import NotRepresentableError
+from gridref.errors import Message, NotRepresentableError
 from gridref.io import is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
@@ -70,6 +70,10 @@ def refuse(references: str, reasons: Mapping[str, str], instead: str = "write a 
     if reasons:
         lines = "\n".join(f"  - {name}: {reason}" for name, reason in sorted(reasons.items()))
         raise NotRepresentableError(
-            f"{references} cannot express {len(reasons)}"
-            f" array{'s' if len(reasons) > 1 else ''}; {instead} instead:\n{lines}"
+            Message(
+                f"{references} cannot express {len(reasons)}"
+                f" array{'s' if len(reasons) > 1 else ''}; ",
+                instead,
+                f" instead:\n{lines}",
+            )
         )

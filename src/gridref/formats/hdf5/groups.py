@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
+from gridref.errors import Message, Option, ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.arrays import (
     NamedDataset,
     ScannedArray,
@@ -180,7 +180,9 @@ class _Scan:
             named = ", ".join(str(error.place.variable) for error in others[:10])
             more = " and more" if len(others) > 10 else ""
             first.reason += f"; {len(others)} other objects are refused too: {named}{more}"
-        first.reason += '; on_unsupported="skip" leaves out what is refused'
+        first.reason += Message(
+            "; ", Option("on_unsupported", "skip"), " leaves out what is refused"
+        )
         raise first
 
 

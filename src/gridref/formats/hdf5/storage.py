@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from gridref.cache import remembers_short
 from gridref.errors import (
+    Message,
     Place,
     ScanError,
     SourceFormatError,
@@ -247,7 +248,9 @@ def _source(dataset: DatasetNode, name: str, options: ScanOptions) -> Source:
     try:
         return external_file(dataset.file.source.url, name, options, dataset.file.policy)
     except SourceUnavailableError as error:
-        raise UnsupportedFeatureError(f"the external file {name}: {error.reason}") from error
+        raise UnsupportedFeatureError(
+            Message(f"the external file {name}: ", error.reason)
+        ) from error
 
 
 def chunks_between(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gridref.cache import LRU
-from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
+from gridref.errors import Message, ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.attributes import ObjectAttributes, read_attributes
 from gridref.formats.hdf5.files import Location, Nowhere, OpenFile, follow_link
 from gridref.formats.hdf5.headers import HeaderMessage, ObjectHeader
@@ -181,13 +181,13 @@ class _Walk:
         try:
             there = follow_link(group, link)
             if isinstance(there, Nowhere):
-                return SkippedNode(path, f"a link that leads nowhere: {there.reason}")
+                return SkippedNode(path, Message("a link that leads nowhere: ", there.reason))
             header = there.file.header(there.address)
         except UnsupportedFeatureError as error:
             return self.broken(path, error)
         except ScanError as error:
             if link.kind != LinkKind.HARD:
-                return SkippedNode(path, f"a link that leads nowhere: {error.reason}")
+                return SkippedNode(path, Message("a link that leads nowhere: ", error.reason))
             return self.broken(path, error)
         try:
             return self.object(there, header, name, path, ancestors)
@@ -199,7 +199,7 @@ class _Walk:
     def broken(self, path: str, error: ScanError) -> SkippedNode:
         """An object that is corrupt or cannot be read."""
         error.located(self.file.place(path))
-        return SkippedNode(path, f"cannot open the object: {error.reason}", error)
+        return SkippedNode(path, Message("cannot open the object: ", error.reason), error)
 
     def object(
         self,

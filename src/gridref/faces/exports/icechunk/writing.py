@@ -36,7 +36,13 @@ from zarr.core.sync import sync
 
 from gridref.api.catalog import open_catalog
 from gridref.api.opening import reader_for
-from gridref.errors import InvalidRequestError, NotRepresentableError, ReadOnlyError
+from gridref.errors import (
+    InvalidRequestError,
+    Message,
+    NotRepresentableError,
+    Option,
+    ReadOnlyError,
+)
 from gridref.faces.exports.references import (
     IN_ARCHIVE,
     INLINE_LIMIT_BYTES,
@@ -262,7 +268,7 @@ written decoded in any case."""
 _NATIVE = ViewOptions(View.NATIVE, grid="rectilinear")
 _DECODED = ViewOptions(View.PORTABLE, grid="regular", compressor="zstd")
 _ICECHUNK = "Icechunk's virtual references"
-_INSTEAD = "write them decoded with materialize=True"
+_INSTEAD = Message("write them decoded with ", Option("materialize", True))
 
 INLINE_CHUNK_BYTES = 512
 """Chunks up to this size are copied out of the files: Icechunk keeps them with its references."""
@@ -654,7 +660,11 @@ def append(
                 _check_same(store, path, view, held, plan)
         except NotRepresentableError as error:
             reasons[path] = error.reason
-    refuse(f"an append along {append_dim}", reasons, "write the whole anew with replace=True")
+    refuse(
+        f"an append along {append_dim}",
+        reasons,
+        Message("write the whole anew with ", Option("replace", True)),
+    )
     for act in actions:
         act()
 
@@ -868,7 +878,11 @@ def to_icechunk(
     >>> gridref.interchange.to_icechunk("cube.gridref", "cube.icechunk")  # doctest: +SKIP
     """
     if append_dim is not None and replace:
-        raise InvalidRequestError("append_dim= and replace=True contradict each other")
+        raise InvalidRequestError(
+            Message(
+                Option("append_dim"), " and ", Option("replace", True), " contradict each other"
+            )
+        )
     if not isinstance(catalog, VirtualGroup):
         catalog = open_catalog(catalog, storage_options=storage_options)
     plan = plan_writing(catalog, reader_for(storage_options), materialize, inline_limit)
@@ -894,8 +908,13 @@ def _write(
     if has_content(store):
         if not replace:
             raise InvalidRequestError(
-                "there are arrays in the repository: replace=True puts these in their place, in a"
-                " commit of its own; append_dim= puts them behind"
+                Message(
+                    "there are arrays in the repository: ",
+                    Option("replace", True),
+                    " puts these in their place, in a commit of its own; ",
+                    Option("append_dim"),
+                    " puts them behind",
+                )
             )
         store.sync_clear()
     for path, group in plan.space.group.walk():
