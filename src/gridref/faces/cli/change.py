@@ -12,6 +12,7 @@ from gridref.faces.cli.console import Console, echo
 from gridref.faces.cli.options import (
     BUILD_OPTIONS,
     FROM,
+    OF_A_BUILD,
     TO,
     Catalog,
     Files,
@@ -39,11 +40,7 @@ Amend = Annotated[
 ]
 
 
-_OF_BUILD = ("expect", "relative", "overwrite", "keep_secrets", "identity", "checksums")
-"""Options that a catalog is built with once."""
-
-
-@takes({name: kind for name, kind in BUILD_OPTIONS.items() if name not in _OF_BUILD})
+@takes({name: kind for name, kind in BUILD_OPTIONS.items() if name not in OF_A_BUILD})
 def append_command(
     catalog: Catalog,
     files: SomeFiles = None,

@@ -272,8 +272,9 @@ BUILD_OPTIONS: Mapping[str, Any] = {
 }
 """Type of each option of `gridref.build` and `gridref.plan`, by the names that recipes have."""
 
-OF_THE_CALL = ("storage_options", "allow", "expect", "relative", "overwrite", "keep_secrets",
-               "identity", "checksums")  # fmt: skip
+OF_A_BUILD = ("expect", "relative", "overwrite", "keep_secrets", "identity", "checksums")
+"""Options that a catalog is built with once."""
+OF_THE_CALL = ("storage_options", "allow", *OF_A_BUILD)
 """Those that are no part of a layout, nor of combining, scanning or running."""
 
 
