@@ -94,8 +94,7 @@ class Runs:
             own[:: -1 if back else 1] for own, back in zip(places.values(), falls, strict=True)
         ]
         at = np.concatenate([np.zeros(0, np.int64), *rising])
-        owner = np.repeat(np.arange(len(files)), sizes)
-        within = np.arange(len(at)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        owner, within = counted(sizes)
         index = np.where(falls[owner], sizes[owner] - 1 - within, within)
         heads, stops = stretches((owner[1:] != owner[:-1]) | (at[1:] != at[:-1] + 1), len(at))
         own = owner[heads]
@@ -107,6 +106,12 @@ def stretches(cuts: NDArray[np.bool_], n: int) -> tuple[Int64Array, Int64Array]:
     """Start and stop of each stretch of n elements, given which but the first begin one."""
     starts = np.append(0, np.flatnonzero(cuts) + 1)[:n]
     return starts, np.append(starts, n)[1:]
+
+
+def counted(sizes: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Which group each element is of, and its place there: 2 and 1 are 0 0 1 and 0 1 0."""
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 # Boxes of a variable
@@ -144,8 +149,7 @@ class Boxes:
         for own in runs.values():
             first = np.searchsorted(own.file, files)[position]
             n_runs = np.searchsorted(own.file, files, side="right")[position] - first
-            each = np.repeat(np.arange(len(position)), n_runs)
-            within = np.arange(len(each)) - np.repeat(np.cumsum(n_runs) - n_runs, n_runs)
+            each, within = counted(n_runs)
             position, chosen = (
                 position[each],
                 [*(rows[each] for rows in chosen), first[each] + within],

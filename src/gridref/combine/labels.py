@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.combine.boxes import Runs, stretches
+from gridref.combine.boxes import Runs, counted, stretches
 from gridref.combine.columns import Column, Notes
 from gridref.combine.rules.packing import Packing
 from gridref.combine.values import Values
@@ -85,8 +85,7 @@ class LabelOrder:
         """
         everything = np.concatenate(self.labels)
         sizes = np.array([len(part) for part in self.labels], np.int64)
-        owner = np.repeat(np.arange(len(sizes)), sizes)
-        index = np.arange(len(everything)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        owner, index = counted(sizes)
         order = np.lexsort((index, -owner if self.keep_last else owner, lacks, everything))
         ordered = everything[order]
         order = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
@@ -345,6 +344,26 @@ def label_text(label: Any, attrs: Mapping[str, Any]) -> str:
     return text.removesuffix("T00:00:00")
 
 
+def united(
+    labels: Mapping[int, NDArray[Any]], *, falling: bool = False
+) -> tuple[NDArray[Any], dict[int, Int64Array]]:
+    """The labels of all inputs in order, each once, and the places of each input's among them."""
+    every = np.unique(np.concatenate([*labels.values()]))
+    last = len(every) - 1
+    by_file = {file: np.searchsorted(every, own) for file, own in labels.items()}
+    if not falling:
+        return every, by_file
+    return every[::-1], {file: last - places for file, places in by_file.items()}
+
+
+def repeating_files(labels: Mapping[int, NDArray[Any]]) -> list[int]:
+    """Inputs that have a label several times."""
+    return [file for file, own in labels.items() if len(np.unique(own)) < len(own)]
+
+
+REPEATING = "labels repeat within a file: select one of each first"
+
+
 def find_places(column: Column, values: Values, notes: Notes) -> Places | None:
     """Put the labels of all inputs in order, each once; None if a problem is noted."""
     labels = comparable_labels(column, values)
@@ -352,23 +371,12 @@ def find_places(column: Column, values: Values, notes: Notes) -> Places | None:
         message = "its labels cannot be compared: they are missing, NaN, or of several kinds"
         notes.problem("labels-differ", column.path, message, column.files, drop=False)
         return None
-    repeating = [
-        file
-        for file, own in zip(column.files, labels, strict=True)
-        if len(np.unique(own)) < len(own)
-    ]
+    held = dict(zip(column.files, labels, strict=True))
+    repeating = repeating_files(held)
     if repeating:
-        message = "labels repeat within a file: select one of each first"
-        notes.problem("overlap", column.path, message, repeating, drop=False)
+        notes.problem("overlap", column.path, REPEATING, repeating, drop=False)
         return None
-    every = np.unique(np.concatenate(labels))
-    if fall(labels):
-        every = every[::-1]
-    order = np.argsort(every, kind="stable")
-    by_file = {
-        file: order[np.searchsorted(every, own, sorter=order)]
-        for file, own in zip(column.files, labels, strict=True)
-    }
+    every, by_file = united(held, falling=fall(labels))
     first = column.first
     coordinate = VirtualArray.from_numpy(every, first.dims, first.attrs, first.fill_value)
     return Places(coordinate, by_file, every)

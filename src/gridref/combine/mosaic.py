@@ -39,6 +39,7 @@ from gridref.combine.georeference import (
     side_by_side,
 )
 from gridref.combine.grids import by_grid
+from gridref.combine.labels import REPEATING, repeating_files, united
 from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.level import Inherited, combine_columns, with_attributes
 from gridref.combine.options import CombineOptions, Read
@@ -157,19 +158,13 @@ class Series:
         """Where each input is along each dimension, in the order of all labels."""
         found = {}
         for dim, held in self.labels.items():
-            every = np.unique(np.concatenate(held))
-            places = {file: np.searchsorted(every, own) for file, own in enumerate(held)}
+            every, places = united(dict(enumerate(held)))
             found[dim] = Runs.of_places(places, len(every))
         return found
 
     def of(self, number: int) -> Labels:
         """The labels of an input by dimension."""
         return {dim: held[number].tolist() for dim, held in self.labels.items()}
-
-    def repeating(self, dim: str) -> list[int]:
-        """Inputs that have a label several times."""
-        held = enumerate(self.labels[dim])
-        return [number for number, own in held if len(np.unique(own)) < len(own)]
 
     @cached_property
     def has_gaps(self) -> bool:
@@ -502,11 +497,10 @@ class _Mosaic:
 
     def _note_repeats(self, series: Series, notes: Notes) -> None:
         """Note inputs that have a label several times, where nothing says which is shown."""
-        for dim in series.labels if self.rules.overlap == "raise" else ():
-            repeating = series.repeating(dim)
+        for dim, held in series.labels.items() if self.rules.overlap == "raise" else ():
+            repeating = repeating_files(dict(enumerate(held)))
             if repeating:
-                message = "labels repeat within a file: select one of each first"
-                notes.problem("overlap", dim, message, repeating, drop=False)
+                notes.problem("overlap", dim, REPEATING, repeating, drop=False)
 
     def _level(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
