@@ -5,7 +5,7 @@ An input that lacks a variable gives missing blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,7 +55,8 @@ class Along(Layout):
     def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Along:
         """The layout in the order of a group's own labels, else of those of the groups above it."""
         order = self._order(columns, lengths, task) or self.order
-        return replace(self, order=order, inputs=columns)
+        runs = {dim: _in_a_row(own, own) for dim, own in lengths.items()}
+        return replace(self, order=order, inputs=columns, runs=runs)
 
     def _order(
         self, columns: Mapping[str, Column], lengths: Lengths, task: Task
@@ -102,8 +103,9 @@ class Along(Layout):
             absent = {file: np.ones(lengths[dim][file], bool) for file in lacking}
             absent |= _absent_labels(self.inputs.get(column.name, column), dim)
             return {dim: self.order.runs(absent)}
-        files = sorted([*column.files, *lacking]) if lacking else column.files
-        return {dim: Runs.in_a_row(files, [lengths[dim].get(file, 0) for file in files])}
+        if len(column.files) == len(lengths[dim]):
+            return {dim: self.runs[dim]}
+        return {dim: _in_a_row([*column.files, *lacking], lengths[dim])}
 
     def lay(
         self,
@@ -128,6 +130,11 @@ class Along(Layout):
             files = sorted(known)
             column = replace(column, files=files, arrays=[known[file] for file in files])
         return super().lay(column, runs, task, dtype, fill, alike=alike)
+
+
+def _in_a_row(files: Iterable[int], lengths: Mapping[int, int]) -> Runs:
+    ordered = sorted(files)
+    return Runs.in_a_row(ordered, [lengths.get(file, 0) for file in ordered])
 
 
 def _absent_labels(column: Column, dim: str) -> dict[int, NDArray[np.bool_]]:

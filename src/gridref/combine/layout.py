@@ -109,8 +109,8 @@ class Layout:
     ) -> tuple[Column, Any] | None:
         """What places read as that no file holds, as `gridref.combine.rules.gaps.fill_for_gaps`."""
         named = column.name if column.name in runs else ""
-        shown = np.concatenate([own.file for own in runs.values()])
-        covered = not np.isin(lacking, shown).any()
+        shown = (own.file for own in runs.values())
+        covered = bool(lacking) and not np.isin(lacking, np.concatenate([*shown])).any()
         known = fill_for_gaps(column, lacking, named, task.notes, covered=covered)
         if known is None or known[1] is not None or not self.has_gaps(column, [*runs]):
             return known

@@ -74,11 +74,11 @@ def falling(labels: list[int], values: list[int]) -> VirtualGroup:
     return whole.with_changes(arrays={**whole.arrays, "v": array})
 
 
-@pytest.mark.parametrize("overlap", ["error", "first", "last"])
+@pytest.mark.parametrize("overlap", ["raise", "first", "last"])
 def test_labels_that_repeat_within_an_input_are_told(overlap: Any) -> None:
     options = CombineOptions(overlap=overlap)
     done = combine_mosaic([falling([5, 5], [1, 2])], stack=["t"], read=read_slowly, options=options)
-    if overlap == "error":
+    if overlap == "raise":
         (problem,) = done.problems
         assert (problem.cause, problem.variable) == ("overlap", "t")
         assert "labels repeat within a file" in problem.message
