@@ -318,11 +318,6 @@ class Places:
         """Parts of inputs whose labels are neighbours, and where they are."""
         return Runs.of_places(self.by_file, len(self.labels))
 
-    @property
-    def extent(self) -> int:
-        """Number of labels."""
-        return len(self.labels)
-
     def text(self, start: int, stop: int) -> str:
         """Some of the labels in words: ``time 2001-01 to 2001-03``."""
         attrs = self.coordinate.attrs
