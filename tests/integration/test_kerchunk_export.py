@@ -271,7 +271,7 @@ def test_uneven_grids_need_keys_of_zarr_3(tmp_path: Path) -> None:
         ("mine.parq", (), "holds no references"),
         ("refs.json", ("--zarr-format", "4"), "must be 2 or 3"),
         ("refs.parq", ("--templates",), "no templates"),
-        ("refs.icechunk", ("--templates",), "templates is for kerchunk references"),
+        ("refs.icechunk", ("--templates",), "--templates is no option of an export to icechunk"),
     ],
 )
 def test_bad_exports_leave_what_is_there(
