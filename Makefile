@@ -14,7 +14,7 @@ PACKAGES := web/node_modules/.installed
 VIEWER := src/gridref/faces/web/built/viewer.js
 
 .DEFAULT_GOAL := help
-.PHONY: assets attack package site help env demo test test-all tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak viewers bench constraints clean
+.PHONY: assets attack package site help env demo test test-all test-minimum tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak viewers bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test: env tried-assets ## test every capability; what needs a program that is no
 
 test-all: env tried-assets ## all tests: those of make test, and long ones; ARGS="-m long" for these alone
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+test-minimum: ## quick tests with the lowest versions of all dependencies, in build/minimum
+	tools/test-minimum build/minimum -n $(JOBS) $(ARGS)
 
 tried-assets: env
 	@! command -v npm >/dev/null || $(MAKE) --no-print-directory assets || echo "make assets failed: tests of the viewer are skipped"

@@ -10,6 +10,8 @@ from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from tools.lowest_versions import NOT_FOR_USERS, lowest_versions
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -42,6 +44,7 @@ EXTRAS = {
     extra: names_of(lines) - {"gridref"}
     for extra, lines in PROJECT["optional-dependencies"].items()
 }
+FOR_USERS = PLAIN.union(*(EXTRAS[extra] for extra in EXTRAS if extra not in NOT_FOR_USERS))
 
 
 @cache
@@ -79,13 +82,14 @@ def test_only_test_helpers_import_what_tests_need() -> None:
 
 
 def test_what_is_declared_for_users_is_imported() -> None:
-    extras = set(EXTRAS) - {"all", "dev", "docs", "test"}
-    declared = PLAIN.union(*(EXTRAS[extra] for extra in extras))
-    assert declared - set(imported("src")) == set(UNIMPORTED)
+    assert FOR_USERS - set(imported("src")) == set(UNIMPORTED)
+
+
+def test_every_dependency_has_a_lower_bound() -> None:
+    """`make test-minimum` installs these versions."""
+    assert names_of(lowest_versions()) == FOR_USERS
 
 
 def test_all_has_every_extra_for_users() -> None:
     (line,) = PROJECT["optional-dependencies"]["all"]
-    assert set(line[len("gridref[") : -1].split(",")) == set(EXTRAS) - {
-        "all", "dev", "docs", "test",
-    }  # fmt: skip
+    assert set(line[len("gridref[") : -1].split(",")) == set(EXTRAS) - NOT_FOR_USERS
