@@ -23,10 +23,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from zarr.abc.buffer import Buffer, NDBuffer
 from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin, Codec
+from zarr.buffer import default_buffer_prototype
 from zarr.codecs import ShardingCodec, TransposeCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.buffer import Buffer, NDBuffer, default_buffer_prototype
 from zarr.core.common import JSON, parse_named_configuration
 from zarr.core.metadata.v3 import parse_codecs
 from zarr.dtype import ZDType

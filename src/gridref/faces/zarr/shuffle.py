@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from zarr.abc.buffer import Buffer
 from zarr.abc.codec import BytesBytesCodec
 from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import Buffer
 from zarr.core.common import JSON, parse_named_configuration
 
 from gridref.codecs.checksums import unshuffle

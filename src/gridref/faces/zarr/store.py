@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, NoReturn
 
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import (
     ByteRequest,
     OffsetByteRequest,
@@ -15,7 +16,7 @@ from zarr.abc.store import (
     Store,
     SuffixByteRequest,
 )
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 
 from gridref.api.opening import (
     open_group,

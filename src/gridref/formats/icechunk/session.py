@@ -14,7 +14,7 @@ from typing import Any
 
 import icechunk
 from zarr.abc.store import RangeByteRequest
-from zarr.core.buffer import default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from gridref.errors import (

@@ -71,7 +71,7 @@ def _array(array: Any, head: str) -> Iterator[tuple[str, bytes | Reference]]:
 
 
 def _document(metadata: Any) -> bytes:
-    from zarr.core.buffer import default_buffer_prototype
+    from zarr.buffer import default_buffer_prototype
 
     buffers = metadata.to_buffer_dict(default_buffer_prototype())
     document: bytes = buffers[_DOCUMENT].to_bytes()

@@ -31,7 +31,7 @@ import icechunk
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from zarr.core.buffer import default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from gridref.api.catalog import open_catalog
