@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gridref
@@ -186,6 +187,42 @@ def test_what_is_said_of_compressing_is_not_needed_for_reading(
     sign(document)
     (changed / "gridref.json").write_text(json.dumps(document))
     assert (DOORS["engine"](changed, "a") == expected).all()
+
+
+def _changed(catalog: Path, folder: Path, change: Callable[[Any], object]) -> Path:
+    changed = shutil.copytree(catalog, folder / "changed.gridref")
+    document = json.loads((changed / "gridref.json").read_text())
+    change(document["snapshot"])
+    sign(document)
+    (changed / "gridref.json").write_text(json.dumps(document))
+    return changed
+
+
+def test_extents_are_whole_numbers(grown: Path, tmp_path: Path) -> None:
+    """Also where they equal one, like 2.0: xarray makes slices of them."""
+    changed = _changed(
+        grown,
+        tmp_path,
+        lambda snapshot: [axis.update(extent=float(axis["extent"])) for axis in snapshot["axes"]],
+    )
+    with pytest.raises(CatalogCorruptError, match="extent of an axis"):
+        gridref.open_catalog(changed)
+
+
+@pytest.mark.parametrize("end", [10**400, -(10**400), 2**64], ids=["high", "low", "65 bits"])
+def test_labels_decide_where_those_at_the_ends_cannot_be(
+    grown: Path, tmp_path: Path, end: int
+) -> None:
+    """What the description says of the ends only spares reading the labels."""
+    changed = _changed(
+        grown, tmp_path, lambda snapshot: snapshot["ends"]["time"].__setitem__(2, end)
+    )
+    same = shutil.copytree(grown, tmp_path / "same.gridref")
+    days = np.datetime64("2000-01-01", "s") + np.arange(40) * np.timedelta64(1, "D")
+    found, expected = (
+        gridref.open_catalog(each).declare("time", days)["time"][...] for each in (changed, same)
+    )
+    assert found.tolist() == expected.tolist()
 
 
 def _use_all(catalog: Path, new_file: Path) -> None:

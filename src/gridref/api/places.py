@@ -135,7 +135,10 @@ def _arranged_at_ends(
     others = [path for path, array in base.all_arrays().items() if _is_index(path, array, dim)]
     if index is None or others != [dim] or index.shape != (n,) or n < len(ENDS):
         return None
-    shown = np.array(ends).astype(index.dtype)
+    try:
+        shown = np.array(ends, index.dtype)
+    except OverflowError:  # a stranger's catalog; the labels themselves decide
+        return None
     theirs = decoded_values(dim, shown, index)
     there = 0 if at == "start" else len(ENDS)
     places = [_place(theirs, group, dim, at, read, there) for group in groups]

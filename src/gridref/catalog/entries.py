@@ -158,6 +158,13 @@ def _check_counts(record: Any) -> None:
             raise ValueError(f"{name} is {value!r}")
 
 
+def _extent(value: Any) -> int:
+    """The length of a dimension; refuses numbers that only equal one, like 2.0."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(f"the extent of an axis is {value!r}")
+    return value
+
+
 def _check_items(name: str, items: Any, kind: type) -> None:
     """Refuse what is no list of texts, or of numbers that count from 0 on."""
     is_list = isinstance(items, list) and all(type(item) is kind for item in items)
@@ -511,7 +518,10 @@ class Interned:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Interned:
         return cls(
-            [GridAxis.from_json(axis["edges"], axis["extent"]) for axis in document["axes"]],
+            [
+                GridAxis.from_json(axis["edges"], _extent(axis["extent"]))
+                for axis in document["axes"]
+            ],
             [encoding_from_json(encoding) for encoding in document["encodings"]],
             [tuple(map(Segment.from_json, layout)) for layout in document["layouts"]],
         )
