@@ -24,10 +24,6 @@ def _dask(catalog: str) -> None:
     xr.open_dataset(catalog, engine="gridref", chunks={}).tas.mean().compute()
 
 
-def _geo(catalog: str) -> None:
-    assert gridref.interchange.to_stac(catalog)["assets"]
-
-
 def _interchange(catalog: str) -> None:
     group = gridref.open_catalog(catalog)
     assert gridref.interchange.to_virtualizarr(group).sizes["time"] == 31
@@ -59,7 +55,7 @@ def _verify(catalog: str) -> None:
 USES: dict[str, Callable[[str], None]] = {
     name.removeprefix("_"): use
     for name, use in list(globals().items())
-    if name in {"_dask", "_geo", "_interchange", "_plot", "_sql", "_units", "_verify"}
+    if name in {"_dask", "_interchange", "_plot", "_sql", "_units", "_verify"}
 }
 
 if __name__ == "__main__":

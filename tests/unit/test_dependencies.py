@@ -10,6 +10,8 @@ from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 from tools.lowest_versions import NOT_FOR_USERS, lowest_versions
 
 ROOT = Path(__file__).parents[2]
@@ -93,3 +95,13 @@ def test_every_dependency_has_a_lower_bound() -> None:
 def test_all_has_every_extra_for_users() -> None:
     (line,) = PROJECT["optional-dependencies"]["all"]
     assert set(line[len("gridref[") : -1].split(",")) == set(EXTRAS) - NOT_FOR_USERS
+
+
+@pytest.mark.parametrize(
+    "folder", ["formats/hdf5", "formats/tiff", "formats/zarr", "combine", "catalog", "serve"]
+)
+def test_what_is_built_does_not_depend_on_extras(folder: str) -> None:
+    """Without pyproj, which was in an extra, tiles of two UTM zones were laid on one grid."""
+    of_verify = {"src/gridref/formats/hdf5/original.py"}
+    needed = {name for name, at in imported(f"src/gridref/{folder}").items() if at - of_verify}
+    assert needed <= PLAIN

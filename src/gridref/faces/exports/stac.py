@@ -28,7 +28,6 @@ from gridref.api.decoding import refusing_attributes
 from gridref.catalog import CatalogGroup
 from gridref.catalog.folder import publish_file
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.extras import missing_package
 from gridref.io import absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import wkt_of
@@ -248,11 +247,9 @@ def geometry_of(bbox: Box) -> dict[str, Any]:
 
 def _crs_of(dataset: xr.Dataset, x: Axis) -> Any:
     """The coordinate reference system of rows and columns; None if nothing says what it is."""
-    try:
-        from pyproj import CRS
-        from pyproj.exceptions import CRSError
-    except ImportError as error:
-        raise missing_package("describing a catalog for STAC", error) from error
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
     named = [
         str(v.encoding.get("grid_mapping", v.attrs.get("grid_mapping", ""))).partition(":")[0]
         for v in dataset.data_vars.values()
@@ -476,8 +473,6 @@ def to_stac(
     ------
     InvalidRequestError
         If nothing says of what time it is.
-    MissingPackageError
-        Without pyproj.
     """
     check_choice("kind", kind, ("item", "collection"))
     if not isinstance(catalog, CatalogGroup):

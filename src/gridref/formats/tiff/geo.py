@@ -197,7 +197,7 @@ def crs_attributes(keys: Mapping[int, Any]) -> dict[str, Any] | None:
     -------
     dict or None
         ``crs_wkt``, ``spatial_ref`` (GDAL's name for it), ``grid_mapping_name`` and so on. None if
-        the keys name no system or an unknown one, or if pyproj is not installed.
+        the keys name no system or an unknown one.
     """
     attributes = _attributes(tuple(sorted(keys.items())))
     return None if attributes is None else dict(attributes)
@@ -205,11 +205,9 @@ def crs_attributes(keys: Mapping[int, Any]) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=256)
 def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ...] | None:
-    try:
-        import pyproj
-        from pyproj.exceptions import CRSError
-    except ImportError:
-        return None
+    import pyproj
+    from pyproj.exceptions import CRSError
+
     keys = dict(items)
     try:
         code = _epsg_code(keys)
