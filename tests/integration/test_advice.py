@@ -627,7 +627,6 @@ NO_ADVICE = {
     ("combine/mosaic.py", "overlap='keep'"),
     ("api/layout/cubes.py", "layout='nested'"),
     ("api/catalog.py", "pending='raise'"),  # what was asked for
-    ("api/catalog.py", "to="),  # what says which export is meant
     ("api/layout/layouts.py", "frequency=True"),
     ("api/layout/layouts.py", "layout='nested'"),  # what is refused
     ("api/verify_labels.py", "compat='override'"),

@@ -66,7 +66,7 @@ def put_rows(
 def _write_file(rows: pa.RecordBatchReader, output: str) -> None:
     writer = _WRITERS.get(PurePath(output).suffix.lower())
     if writer is None:
-        raise InvalidRequestError(f"output={output!r} ends in none of {', '.join(_WRITERS)}")
+        raise InvalidRequestError(f"--output {output} ends in none of {', '.join(_WRITERS)}")
     part = f"{output}.part"
     try:
         with open(part, "wb") as file:
