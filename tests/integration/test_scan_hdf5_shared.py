@@ -70,7 +70,7 @@ def test_refusals_are_raised_with_every_name(shared_data: Path) -> None:
         scan(path)
     message = str(caught.value)
     assert "other objects are refused too" in message
-    assert 'on_unsupported="skip"' in message
+    assert "on_unsupported='skip'" in message
 
 
 def test_not_a_netcdf4_file(shared_data: Path) -> None:
