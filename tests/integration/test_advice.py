@@ -495,6 +495,11 @@ def _all(where: str, *tokens: str, by: str) -> dict[tuple[str, str], str]:
 _RAGGED = "integration/test_ragged_archives.py::"
 TESTED_ELSEWHERE = {
     **_all(
+        "api/layout/layouts.py",
+        "instance='station'",
+        by="integration/test_ragged_archives.py::test_labels_out_of_names",
+    ),
+    **_all(
         "faces/xarray/duck_array.py",
         "compat='override'",
         by="integration/test_virtual_datasets.py::test_merge_and_reindex",

@@ -264,8 +264,10 @@ def test_ragged_archives_grow(drifters: list[Path], tmp_path: Path) -> None:
 
 def test_labels_out_of_names(tmp_path: Path) -> None:
     files = [write_swath(tmp_path / f"orbit_{n}.nc", n, size) for n, size in ((31, 7), (7, 9))]
-    options = {"layout": "ragged", "stack": "orbit", "pattern": "orbit_{orbit}.nc"}
-    gridref.build(files, tmp_path / "all.gridref", **by_name(**options))
+    with pytest.raises(InvalidRequestError, match=r"name it \(instance='station'\)"):
+        gridref.Ragged(labels="orbit_{orbit}.nc")  # they would be left out in silence
+    layout = gridref.Ragged(instance="orbit", labels="orbit_{orbit}.nc")
+    gridref.build(files, tmp_path / "all.gridref", layout=layout)
     with opened(tmp_path / "all.gridref") as shown:
         np.testing.assert_array_equal(shown.orbit, [7, 31])
     catalog = gridref.open_catalog(tmp_path / "all.gridref")

@@ -584,6 +584,15 @@ class Ragged(Layout):
 
     def __post_init__(self) -> None:
         _check_pattern_only(self)
+        if self.instance is None and self.sought != Labels():
+            raise InvalidRequestError(
+                Message(
+                    "labels of files in a ragged layout lie along the dimension that counts the "
+                    "files: name it (",
+                    Option("instance", "station"),
+                    ")",
+                )
+            )
 
     def check(self, dims: Sequence[str], order: Order) -> None:
         super().check((), order)
