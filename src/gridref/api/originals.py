@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gridref.errors import (
     GridrefError,
     InvalidRequestError,
+    Message,
     SourceFormatError,
     UnsupportedFeatureError,
 )
@@ -598,4 +599,5 @@ def _open_original(
     try:
         return _HDF5Original(url, storage_options)
     except SourceFormatError as error:
-        raise UnsupportedFeatureError(f"h5py cannot open its source: {error.reason}") from error
+        reason = Message("h5py cannot open its source: ", error.reason)
+        raise UnsupportedFeatureError(reason) from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridref.errors import SourceFormatError
+from gridref.errors import Message, SourceFormatError
 from gridref.formats.coordinates_ahead import keep_coordinates
 from gridref.formats.location import Location, describe, open_location
 from gridref.formats.options import OnUnsupported, ScanOptions
@@ -246,7 +246,8 @@ def scanner_of(location: Location) -> Scanner:
         if scanner.recognises(location):
             return scanner
     known = ", ".join(scanner.name for scanner in scanners())
-    raise SourceFormatError(f"{describe(location)}; gridref scans {known}", location.place)
+    reason = Message(describe(location), f"; gridref scans {known}")
+    raise SourceFormatError(reason, location.place)
 
 
 def scan(
