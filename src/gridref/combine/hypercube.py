@@ -17,7 +17,7 @@ import numpy as np
 from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Notes
 from gridref.combine.concatenation import combine_batch
-from gridref.combine.labels import Places, find_places
+from gridref.combine.labels import Places, comparable_labels, fall, find_places, united
 from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination
@@ -113,6 +113,18 @@ class Hypercube(Layout):
         """All of them."""
         return self.growing
 
+    def order_of_files(self, columns: Mapping[str, Column], task: Task) -> Sequence[int]:
+        """The inputs in the order of their labels along each dimension."""
+        places = []
+        for dim in self.growing:
+            labels = comparable_labels(columns[dim], task.values) if dim in columns else None
+            if labels is not None:
+                held = [own.reshape(-1) for own in labels]
+                by_file = dict(zip(columns[dim].files, held, strict=True))
+                places.append(united(by_file, falling=fall(held))[1])
+        given = range(len(task.notes.inputs))
+        return sorted(given, key=lambda file: [[*own.get(file, ())[:1]] for own in places])
+
     def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Hypercube:
         """The layout by a group's own labels, else by those of the groups above it."""
         notes = task.notes
@@ -172,6 +184,8 @@ class Hypercube(Layout):
         held, notes = self.held_dims(column), task.notes
         if any(dim not in self.labels for dim in held):
             return None
+        if column.first.dims == (column.name,):  # labels: `join` says what becomes of them
+            return held
         asked = notes.options.repeated.get(column.name) == "all" or column.path in notes.told
         if asked and not held:
             return self.growing

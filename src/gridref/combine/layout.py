@@ -69,6 +69,10 @@ class Layout:
         """
         return ()
 
+    def order_of_files(self, columns: Mapping[str, Column], task: Task) -> Sequence[int]:
+        """All inputs, in the order in which ``join`` takes one of them for the first or last."""
+        return range(len(task.notes.inputs))
+
     def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Self:
         """The layout of a group and those below, once its variables are known."""
         return self

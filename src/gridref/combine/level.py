@@ -248,7 +248,9 @@ def combine_columns(
     columns = resolve_units(columns, notes)
     columns = resolve_flags(columns, notes)
     positions = {dim: known for dim, known in inherited.positions.items() if dim not in own}
-    positions |= find_label_positions(columns, growing, notes, values)
+    if notes.options.join != "exact":
+        order = task.layout.order_of_files(columns, task)
+        positions |= find_label_positions(columns, growing, order, notes, values)
     unaligned = columns
     if positions:
         columns = {

@@ -31,8 +31,9 @@ class CombineOptions(Shown):
     join
         Variables, and labels of other dimensions, that some inputs lack. ``"exact"`` makes them a
         problem, ``"outer"`` fills in missing blocks, ``"inner"`` leaves them out. ``"left"`` and
-        ``"right"`` take the labels of the first and the last input, and fill in. ``"override"``
-        gives all inputs the first input's labels if they have as many, and reports it.
+        ``"right"`` take the labels of the first and the last input, and fill in: by label, where
+        inputs lie by their labels. ``"override"`` gives all inputs the first input's labels if
+        they have as many, and reports it.
     overlap
         Labels along the dimension that occur in several inputs. ``"raise"`` makes them a problem,
         ``"first"`` and ``"last"`` keep one of each and sort the labels, ``"keep"`` keeps all.

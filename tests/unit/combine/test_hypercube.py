@@ -242,3 +242,27 @@ def test_single_values_that_differ_where_labels_cannot_be_compared() -> None:
     done = cube(*parts)
     assert done.group is None
     assert "calendar-differs" in {problem.cause for problem in done.problems}
+
+
+def beside(label: int, z: list[int]) -> VirtualGroup:
+    """A file at one place, with labels along a dimension that does not grow."""
+    more = {"z": array(z, "z"), "w": array(10 * label + np.array([[z]]), "txz")}
+    return field([label], [0], **more)
+
+
+JOINED = [("left", [3, 1]), ("right", [1, 2]), ("override", [3, 1]), ("inner", [1])]
+
+
+@pytest.mark.parametrize(("join", "expected"), JOINED)
+def test_the_first_and_last_of_a_join_are_so_by_label(join: str, expected: list[int]) -> None:
+    files = [beside(2, [1, 4]), beside(1, [3, 1]), beside(3, [1, 2])]
+    assert values_of(cube(*files, join=join), "z") == expected
+    falling = {2: [1, 4], 4: [3, 1], 0: [1, 2]}
+    long = [field([n + 1, n], [0], z=array(own, "z")) for n, own in falling.items()]
+    assert values_of(cube(*long, join=join), "z") == expected
+
+
+def test_labels_are_never_repeated() -> None:
+    done = cube(beside(1, [3, 1]), beside(0, [3, 1]), variables="all", repeated={"z": "all"})
+    assert values_of(done, "z") == [3, 1]
+    assert values_of(done, "w") == [[[3, 1]], [[13, 11]]]

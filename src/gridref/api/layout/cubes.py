@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.decoding import coordinate_names, decoded_values
+from gridref.api.decoding import coordinate_names
 from gridref.combine import (
     Combination,
     CombineOptions,
@@ -24,7 +24,6 @@ from gridref.combine.options import Read, Repeat
 from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.formats import expand_files
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.indexing import isel
 from gridref.model.times import duration_base, is_time_like
 from gridref.options import check_choice, check_names
 
@@ -170,7 +169,7 @@ def nested_alike(tree: Sequence[Any], groups: Mapping[str, VirtualGroup]) -> lis
     ]
 
 
-# Data variables and coordinates by rules of their own, and the order of files by coordinates
+# Data variables and coordinates by rules of their own
 
 Repeated = str | Collection[str] | None
 
@@ -227,73 +226,3 @@ def _rules_of(option: str, wanted: Repeated, names: Collection[str]) -> dict[str
     listed = list(wanted or ())
     check_names(option, listed, names, "variable")
     return {**dict.fromkeys(names, "minimal"), **dict.fromkeys(listed, "all")}
-
-
-def tree_by_coords(
-    groups: Mapping[str, VirtualGroup], dim: str | None, read: Read
-) -> tuple[list[Any], Sequence[str]]:
-    """Order files by index coordinates, in lists of lists along each that differs.
-
-    Labels rise, or fall where they do in every file that has two of them.
-
-    Returns
-    -------
-    tuple
-        The nested addresses, and the dimension of each level, as `combine_nested` takes them.
-
-    Raises
-    ------
-    InvalidRequestError
-        If nothing tells the files apart, or labels cannot be compared.
-    """
-    names = dict.fromkeys(
-        name
-        for group in groups.values()
-        for name, array in group.arrays.items()
-        if array.dims == (name,) and array.size
-    )
-    labels = {
-        name: [_first_labels(group.arrays.get(name), read, name) for group in groups.values()]
-        for name in names
-    }
-    varying = [
-        name for name, held in labels.items() if all(held) and len({own[0] for own in held}) > 1
-    ]
-    if dim is not None and dim not in varying:
-        varying = [dim]
-    if not varying:
-        raise InvalidRequestError(
-            "no index coordinate tells the files apart: name concat_dim, with layout='nested'"
-        )
-    places = [_positions(name, labels.get(name) or [()] * len(groups)) for name in varying]
-    return _rows(list(groups), [dict(zip(groups, own, strict=True)) for own in places]), varying
-
-
-def _positions(name: str, labels: Sequence[tuple[Any, ...]]) -> list[int]:
-    """The place of each file along a dimension: equal for the same label."""
-    falling = [own[1] < own[0] for own in labels if len(own) == 2]
-    firsts = {own[0] for own in labels if own}
-    try:
-        ordered = sorted(firsts, reverse=bool(falling) and all(falling))
-    except TypeError as error:
-        raise InvalidRequestError(f"labels of {name!r} cannot be ordered: {error}") from error
-    position_of = {label: position for position, label in enumerate(ordered)}
-    return [position_of[own[0]] if own else -1 for own in labels]
-
-
-def _rows(files: Sequence[str], places: Sequence[Mapping[str, int]]) -> list[Any]:
-    """Files in lists of lists by their places along each dimension."""
-    first, *inner = places
-    ordered = sorted(files, key=first.__getitem__)
-    if not inner:
-        return ordered
-    rows = itertools.groupby(ordered, key=first.__getitem__)
-    return [_rows(list(row), inner) for _, row in rows]
-
-
-def _first_labels(array: VirtualArray | None, read: Read, name: str) -> tuple[Any, ...]:
-    """Up to two labels of an index coordinate, decoded so that those of all files compare."""
-    if array is None or array.dims != (name,):
-        return ()
-    first = isel(array, {0: slice(0, 2)})
-    return tuple(decoded_values(name, read(first), first))

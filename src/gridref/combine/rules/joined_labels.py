@@ -55,22 +55,32 @@ class LabelPositions:
 
 
 def find_label_positions(
-    columns: Mapping[str, Column], growing: Collection[str], notes: Notes, values: Values
+    columns: Mapping[str, Column],
+    growing: Collection[str],
+    order: Sequence[int],
+    notes: Notes,
+    values: Values,
 ) -> dict[str, LabelPositions]:
-    """The dimensions along which files have unlike labels that the join brings together."""
-    if notes.options.join == "exact":
-        return {}
+    """The dimensions along which files have unlike labels that the join brings together.
+
+    Parameters
+    ----------
+    order
+        All inputs, the one that counts as the first before the others.
+    """
     positions_of = {}
     for name, column in columns.items():
         if name in growing or any(kind.array.dims != (name,) for kind in column.kinds):
             continue
-        positions = _label_positions(column, notes, values)
+        positions = _label_positions(column, order, notes, values)
         if positions is not None:
             positions_of[name] = positions
     return positions_of
 
 
-def _label_positions(column: Column, notes: Notes, values: Values) -> LabelPositions | None:
+def _label_positions(
+    column: Column, order: Sequence[int], notes: Notes, values: Values
+) -> LabelPositions | None:
     labels = _labels(column, values)
     if labels is None:
         return None
@@ -79,13 +89,12 @@ def _label_positions(column: Column, notes: Notes, values: Values) -> LabelPosit
         distinct.setdefault(own.tobytes(), (own, []))[1].append(file)
     if len(distinct) == 1 or not all(_are_labels(own) for own, _ in distinct.values()):
         return None
+    held = dict(zip(column.files, labels, strict=True))
+    in_order = [held[file] for file in order if file in held]
     rule = notes.options.join
-    if rule == "override":
-        if len({len(own) for own, _ in distinct.values()}) > 1:
-            return None
-        target = labels[0]
-    else:
-        target = _target(rule, [own for own, _ in distinct.values()], labels[-1])
+    if rule == "override" and len({len(own) for own, _ in distinct.values()}) > 1:
+        return None
+    target = _target(rule, [own for own, _ in distinct.values()], in_order)
     cases: dict[str, list[int]] = {}
     for own, files in distinct.values():
         cases.setdefault(_described(own), []).extend(files)
@@ -141,16 +150,18 @@ def _units_of(array: VirtualArray) -> tuple[str, ...]:
     return tuple(str(array.attrs.get(name)) for name in ("units", "calendar"))
 
 
-def _target(rule: str, distinct: Sequence[NDArray[Any]], last: NDArray[Any]) -> NDArray[Any]:
-    first = distinct[0]
+def _target(
+    rule: str, distinct: Sequence[NDArray[Any]], in_order: Sequence[NDArray[Any]]
+) -> NDArray[Any]:
+    first = in_order[0]
     if rule == "outer":
         return np.unique(np.concatenate(list(distinct)))
     if rule == "inner":
         kept = np.ones(len(first), bool)
-        for own in distinct[1:]:
+        for own in distinct:
             kept &= np.isin(first, own)
         return first[kept]
-    return first if rule == "left" else last
+    return in_order[-1] if rule == "right" else first
 
 
 def _indices(own: NDArray[Any], target: NDArray[Any]) -> Indices:

@@ -21,7 +21,6 @@ from gridref.api.layout.cubes import (
     flat,
     nested_alike,
     nested_urls,
-    tree_by_coords,
 )
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import Combining, Labels, Layout, Mosaic, Ragged, Row, Stack
@@ -133,8 +132,8 @@ def open_virtual_mfdataset(
         With several, the labels of each file come from its coordinates, from scalar variables, or
         from `pattern` and `labels`; places without a file are missing.
     combine
-        ``"by_coords"`` sorts the files by their index coordinates; ``"nested"`` keeps the given
-        order.
+        ``"by_coords"`` places the files by their index coordinates, and merges files that these do
+        not tell apart; ``"nested"`` keeps the given order.
     preprocess
         Applied to each file's virtual dataset first.
     group
@@ -149,8 +148,9 @@ def open_virtual_mfdataset(
         ``"override"`` takes variables without the dimension from the first file. Every other choice
         compares them. Labels of dimensions are always compared: see `join`.
     overlap
-        What to do with repeated labels: ``"raise"``, ``"first"``, ``"last"`` or ``"keep"``. The
-        default is ``"raise"`` for ``"by_coords"`` and ``"keep"`` for ``"nested"``.
+        What to do with repeated labels: ``"raise"``, ``"first"``, ``"last"`` or ``"keep"``, which
+        ``"by_coords"`` refuses. The default is ``"raise"`` for ``"by_coords"`` and ``"keep"`` for
+        ``"nested"``.
     pattern, labels
         Sources of labels in file names and elsewhere, for ``"by_coords"``: as for `gridref.build`.
     stack, mosaic, layout
@@ -201,12 +201,10 @@ def open_virtual_mfdataset(
         if way is None and combine == "by_coords":
             if sought.pattern or sought.of_files:
                 way = sought
-            elif len(named) > 1:
-                way = Row("by_coords")
-            elif len(groups) == 1:
+            elif len(groups) == 1 and len(named) < 2:
                 way, named = Row(), ()
             else:
-                tree, dims = tree_by_coords(groups, named[0] if named else None, reader.read)
+                way = Row("by_coords")
         if way is None:
             done = combine_nested(nested_alike(tree, groups), dims, reader.read, alike)
         else:
