@@ -282,7 +282,10 @@ def test_items_that_each_have_other_properties_are_refused(tmp_path: Path) -> No
     ]
     document = {"type": "FeatureCollection", "features": items}
     (tmp_path / "items.json").write_text(json.dumps(document))
-    with pytest.raises(InvalidRequestError, match="3003 names of properties are more than 1000"):
+    with pytest.raises(
+        InvalidRequestError,
+        match="3003 names of properties",
+    ):
         gridref.files_from(tmp_path / "items.json")
 
 
@@ -325,8 +328,8 @@ def test_rows_without_an_address_are_refused(tmp_path: Path, address: object) ->
 
 def test_listings_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A collection of a stranger may name ``/dev/zero`` as its table."""
-    monkeypatch.setattr("gridref.api.layout.listings._MOST_BYTES", 1000)
+    monkeypatch.setenv("GRIDREF_LIMITS", "listing_bytes=1000")
     collection = {"assets": {"column_name": "path"}, "catalog_file": "/dev/zero"}
     (tmp_path / "esm.json").write_text(json.dumps(collection))
-    with pytest.raises(InvalidRequestError, match="more than 1000 bytes"):
+    with pytest.raises(InvalidRequestError, match="more than the limit listing_bytes of 1000"):
         gridref.files_from(tmp_path / "esm.json")

@@ -32,6 +32,7 @@ from gridref.errors import GridrefError, Message, Place, SourceFormatError, Unsu
 from gridref.formats import ScanOptions
 from gridref.formats.location import only_allowed
 from gridref.io import absolute_url, beside, is_local, note_opened, policy_for
+from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
@@ -50,8 +51,6 @@ _DEFAULT_FILLS = {
     "uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 2,
 }  # fmt: skip
 """What netCDF reads of integers that were never written (``netcdf.h``)."""
-_MOST_FRAGMENTS = 1 << 17
-"""Of a variable; each takes some time, and a file of a kilobyte can declare billions."""
 _SCALED = ("scale_factor", "add_offset")
 
 
@@ -176,8 +175,10 @@ class _AggregationFile:
         paths = {term: self._resolved(name, path, place) for term, name in known.items()}
         words = str(array.attrs.get(_DIMENSIONS, "")).split()
         dims = tuple(word.rpartition("/")[2] for word in words)
-        if (size := max(self.arrays[own].size for own in paths.values())) > _MOST_FRAGMENTS:
-            raise UnsupportedFeatureError(f"{size} fragments are too many", place)
+        size = max(self.arrays[own].size for own in paths.values())
+        if size > limits().aggregation_fragments:
+            what = f"it has {size} fragments"
+            raise UnsupportedFeatureError(beyond("aggregation_fragments", what), place)
         lengths = self.arrays[paths["map"]]
         edges = _edges(self.read(lengths), lengths, len(dims), place)
         counts = tuple(map(len, edges))

@@ -21,6 +21,7 @@ from typing import Any, override
 from gridref.errors import GridrefError, InvalidRequestError, Message, Option
 from gridref.formats import ScanOptions
 from gridref.io import absolute_url, describe_source
+from gridref.limits import limits
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.options import option_values
@@ -122,7 +123,7 @@ class KeptScans:
 
     def _path(self, address: str) -> Path:
         settings = {k: v for k, v in option_values(self.options).items() if k != "storage_options"}
-        name = repr((absolute_url(address), sorted(settings.items(), key=repr)))
+        name = repr((absolute_url(address), sorted(settings.items(), key=repr), limits()))
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=20)
         text = digest.hexdigest()
         return Path(self.folder, text[:2], text[2:])

@@ -31,6 +31,7 @@ from gridref.errors import (
     InvalidRequestError,
     Place,
 )
+from gridref.limits import beyond, limits
 from gridref.model.label_ends import ENDS, LabelEnds
 from gridref.model.manifest import IDENTITIES, Identity
 
@@ -376,9 +377,6 @@ def _check_features(document: Mapping[str, Any], place: Place) -> None:
 
 # Files of former snapshots
 
-_MOST_FREE_BYTES, _MOST_RATIO = 64 * 2**20, 100
-"""Limits of a decompressed description: bytes, and multiples of its compressed size."""
-
 
 def snapshot_file(name: str) -> str:
     """The file of a former snapshot."""
@@ -393,7 +391,7 @@ def unzipped(content: bytes, address: str) -> bytes:
     CatalogCorruptError
         If it is damaged, or stands for far more than it has bytes.
     """
-    most = _MOST_FREE_BYTES + _MOST_RATIO * len(content)
+    most = limits().text_of(len(content))
     try:
         with gzip.open(io.BytesIO(content)) as file:
             held = file.read(most + 1)
@@ -402,7 +400,10 @@ def unzipped(content: bytes, address: str) -> bytes:
         raise CatalogCorruptError(reason, Place(source=address)) from error
     if len(held) > most:
         raise CatalogCorruptError(
-            f"a former snapshot of {len(content)} bytes says that it holds more than {most}",
+            beyond(
+                "expanded_text_times",
+                f"a former snapshot of {len(content)} bytes says that it holds more than {most}",
+            ),
             Place(source=address),
         )
     return held

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
-    MAX_UNKNOWN_BYTES,
     ArrayCodec,
     ArrayDecode,
     ArraySpec,
@@ -43,6 +42,7 @@ from gridref.codecs.stage import (
     most_bytes,
 )
 from gridref.codecs.unpacking import renumber
+from gridref.limits import beyond, limits
 
 # Array -> array codecs that add or drop axes
 
@@ -219,7 +219,7 @@ def inflate(raw: Raw, wbits: int, max_bytes: int) -> bytes:
 
 def _zlib_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     if decoded_bytes is None:
-        return lambda raw: inflate(raw, 15, MAX_UNKNOWN_BYTES)
+        return lambda raw: inflate(raw, 15, limits().decoded_bytes)
     size = decoded_bytes
     # libdeflate checks the Adler-32 and refuses to write beyond the size that is asked for.
     return lambda raw: imagecodecs.deflate_decode(raw, out=size)
@@ -227,7 +227,7 @@ def _zlib_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
 
 def _gzip_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     if decoded_bytes is None:
-        return lambda raw: inflate(raw, 31, MAX_UNKNOWN_BYTES)
+        return lambda raw: inflate(raw, 31, limits().decoded_bytes)
     size = decoded_bytes
 
     def decode(raw: Raw) -> Raw:
@@ -261,18 +261,18 @@ def _zstd_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
         return lambda raw: imagecodecs.zstd_decode(raw, out=size)
 
     def decode(raw: Raw) -> Raw:
-        declared = _zstd_content_bytes(raw)
-        if declared is not None and declared > MAX_UNKNOWN_BYTES:
-            raise ValueError(f"decompresses to more than {MAX_UNKNOWN_BYTES} bytes")
+        declared, most = _zstd_content_bytes(raw), limits().decoded_bytes
+        if declared is not None and declared > most:
+            raise ValueError(beyond("decoded_bytes", f"decompresses to {declared} bytes"))
         # Several frames, or no declared size: try ever larger buffers.
         size = max(declared or 0, _FIRST_GUESS_BYTES)
         while True:
             try:
                 return imagecodecs.zstd_decode(raw, out=size)
             except imagecodecs.ZstdError as error:
-                if "too small" not in str(error) or size >= MAX_UNKNOWN_BYTES:
+                if "too small" not in str(error) or size >= most:
                     raise
-            size = min(_GROWTH * size, MAX_UNKNOWN_BYTES)
+            size = min(_GROWTH * size, most)
 
     return decode
 

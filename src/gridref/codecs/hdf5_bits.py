@@ -38,6 +38,7 @@ from gridref.codecs.stage import (
     as_bytes,
     as_u1,
 )
+from gridref.limits import beyond, limits
 
 # Packed integers, the most significant bit first
 
@@ -88,8 +89,6 @@ def unpack_integers(packed: Raw, width: int, count: int, item_bytes: int) -> NDA
 
 _ATOMIC, _ARRAY, _COMPOUND, _UNPACKED = 1, 2, 3, 4
 """Classes of datatypes in the client data values."""
-
-_MAX_FIELDS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -145,8 +144,10 @@ def _array_layout(
 ) -> tuple[_Layout, list[int]]:
     base, rest = _layout(values, start_byte, budget)
     count, remainder = divmod(size, base.size_bytes)
-    if remainder or count * len(base.fields) > budget:
+    if remainder:
         raise ValueError(f"array of {size} bytes of elements of {base.size_bytes} bytes")
+    if (n_fields := count * len(base.fields)) > budget:
+        raise ValueError(beyond("nbit_fields", f"{n_fields} more packed fields"))
     fields = tuple(
         replace(field, start_byte=field.start_byte + index * base.size_bytes)
         for index in range(count)
@@ -207,7 +208,7 @@ def _nbit_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
     n_values, unpacked, count, *values = config["cd_values"]
     if unpacked:
         return lambda raw: raw
-    layout, _ = _layout(values[: n_values - 3], 0, _MAX_FIELDS)
+    layout, _ = _layout(values[: n_values - 3], 0, limits().nbit_fields)
     if decoded_bytes is not None and decoded_bytes != count * layout.size_bytes:
         raise ValueError(f"{count} elements of {layout.size_bytes} bytes are not {decoded_bytes}")
     first = layout.fields[0] if layout.fields else None
@@ -223,7 +224,7 @@ def _nbit_problem(config: Config) -> str | None:
         return f"{len(values)} client data values are too few"
     try:
         if not values[1]:
-            _layout(values[3 : values[0]], 0, _MAX_FIELDS)
+            _layout(values[3 : values[0]], 0, limits().nbit_fields)
     except (ValueError, ZeroDivisionError, RecursionError) as error:
         return f"client data values are wrong: {error}"
     return None

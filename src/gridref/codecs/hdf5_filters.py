@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from gridref.codecs.numcodecs_codecs import ZfpHeader, bz2_decoder
 from gridref.codecs.stage import (
-    MAX_UNKNOWN_BYTES,
     ArraySpec,
     BytesCodec,
     BytesDecode,
@@ -35,6 +34,7 @@ from gridref.codecs.stage import (
     most_bytes,
     same_bytes,
 )
+from gridref.limits import limits
 
 # Contiguous frames of C-Blosc2, stored by HDF5's Blosc2 filter
 
@@ -88,7 +88,7 @@ class Blosc2Frame:
             -(-length // chunk) * -(-chunk // block) * block
             for length, chunk, block in zip(*extents, strict=True)
         )
-        if in_chunks != padded or padded > MAX_UNKNOWN_BYTES:
+        if in_chunks != padded or padded > limits().decoded_bytes:
             raise ValueError(f"header says {in_chunks} bytes are in chunks, blocks have {padded}")
         return prod(extents[0]) * item_bytes
 
@@ -203,7 +203,7 @@ def _one_chunk(data: bytes) -> bytes:
 
 def _check_size(said: int, decoded_bytes: int | None) -> int:
     """Refuse a header with another size than the array's."""
-    if said > MAX_UNKNOWN_BYTES or decoded_bytes not in (None, said):
+    if said > limits().decoded_bytes or decoded_bytes not in (None, said):
         raise ValueError(f"header says {said} bytes are decoded, expected {decoded_bytes}")
     return said
 

@@ -44,6 +44,7 @@ from gridref.codecs.stage import (
     four_more_bytes,
     most_bytes,
 )
+from gridref.limits import limits
 
 # Streams of the zfp compressor
 
@@ -145,9 +146,6 @@ class ZfpHeader:
 
 # The ``numcodecs.*`` codecs of zarr-python
 
-_LZMA_MEMORY_BYTES = 1 << 30
-"""Most memory that an LZMA stream may require for its dictionary."""
-
 
 def bz2_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """Decoder of bzip2 streams."""
@@ -162,7 +160,7 @@ def _lzma_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
     if form == lzma.FORMAT_RAW:
         start = partial(lzma.LZMADecompressor, form, filters=filters)
     else:
-        start = partial(lzma.LZMADecompressor, form, memlimit=_LZMA_MEMORY_BYTES)
+        start = partial(lzma.LZMADecompressor, form, memlimit=limits().lzma_bytes)
     return lambda raw: decompressed(start, raw, limit)
 
 

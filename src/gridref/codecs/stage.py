@@ -14,8 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_UNKNOWN_BYTES = 1 << 31
-"""Most bytes that a stage may produce if the expected size is unknown."""
+from gridref.limits import limits
 
 type Raw = bytes | bytearray | memoryview | NDArray[np.uint8]
 """One-dimensional bytes: ``len`` is the size in bytes."""
@@ -137,7 +136,7 @@ def four_more_bytes(config: Config, decoded_bytes: int | None, spec: ArraySpec) 
 
 def most_bytes(decoded_bytes: int | None) -> int:
     """The number of bytes that a stage may produce."""
-    return MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
+    return limits().decoded_bytes if decoded_bytes is None else decoded_bytes
 
 
 def _same_spec(config: Config, spec: ArraySpec) -> ArraySpec:

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import GridrefError, Place, SourceFormatError, UnsupportedFeatureError
+from gridref.limits import beyond, limits
 from gridref.secrets import without_secrets
-
-_MAX_ELEMENT_BYTES = 2**24
 
 
 @contextmanager
@@ -42,7 +41,7 @@ def check_element_size(dtype: np.dtype[Any]) -> None:
     UnsupportedFeatureError
         If elements are larger than that.
     """
-    if dtype.itemsize > _MAX_ELEMENT_BYTES:
+    if dtype.itemsize > limits().element_bytes:
         raise UnsupportedFeatureError(
-            f"elements of {dtype.itemsize} bytes, more than {_MAX_ELEMENT_BYTES}"
+            beyond("element_bytes", f"elements of {dtype.itemsize} bytes")
         )

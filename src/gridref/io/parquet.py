@@ -22,14 +22,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, override
 
+from gridref.limits import beyond, limits
+
 if TYPE_CHECKING:
     from pyarrow import Table
 
 
-_FREE_BYTES, _RATIO = 64 * 2**20, 1000
-"""The pages of a row group may take so many bytes, and so many times the size of the file."""
-_SHARED_RATIO, _BATCH_ROWS = 100, 64
-"""The same for texts and bytes, whose values may share bytes, and rows to read at a time."""
+_BATCH_ROWS = 64
+"""Rows to read at a time where values may share bytes."""
 _VALUE_BYTES = 16
 """Most bytes of a number with its levels, or of the position of a text."""
 _PAGES = {0: (5, 2), 2: (7, 2), 3: (8, 4)}
@@ -65,6 +65,7 @@ class BoundedParquet:
         import pyarrow.parquet as pq  # not wanted for opening a catalog
 
         self._n_bytes = n_bytes
+        self._most_bytes = limits().numbers_of(n_bytes)
         self._pages = _WatchedPages(file)
         # read on this thread: Arrow's own would hold a Python file while the interpreter ends
         self.parquet: Any = pq.ParquetFile(
@@ -86,7 +87,7 @@ class BoundedParquet:
         columns = list(columns)
         schema = self.parquet.schema_arrow
         if not any(_shares_bytes(schema.field(name).type) for name in columns):
-            self._pages.watch(_FREE_BYTES + _RATIO * self._n_bytes)
+            self._pages.watch(self._most_bytes)
             return self.parquet.read_row_group(number, columns=columns, use_threads=False)
         try:
             return self._read_batches(number, columns, _BATCH_ROWS)
@@ -97,16 +98,17 @@ class BoundedParquet:
         """Texts and bytes, so many rows at a time: few stored bytes can expand to many."""
         import pyarrow as pa
 
-        self._pages.watch(_FREE_BYTES + _RATIO * self._n_bytes, n_rows)
-        batches, n_bytes = [], 0
+        self._pages.watch(self._most_bytes, n_rows)
+        batches, n_bytes, most_bytes = [], 0, limits().text_of(self._n_bytes)
         some = self.parquet.iter_batches(
             n_rows, row_groups=[number], columns=columns, use_threads=False
         )
         with closing(some):  # a kept traceback must not keep it: it would fail at exit
             for batch in some:
                 n_bytes += batch.nbytes
-                if n_bytes > _FREE_BYTES + _SHARED_RATIO * self._n_bytes:
-                    raise TooMuchError(f"row group {number} stands for {n_bytes} bytes of text")
+                if n_bytes > most_bytes:
+                    what = f"row group {number} stands for {n_bytes} bytes of text"
+                    raise TooMuchError(beyond("expanded_text_times", what))
                 batches.append(batch)
         schema = self.parquet.schema_arrow
         wanted = pa.schema([schema.field(name) for name in columns])
@@ -141,9 +143,8 @@ class _WatchedPages(io.RawIOBase):
         if self._left is not None:
             self._left -= _decoded_bytes(data, self._batch_rows)
             if self._left < 0:
-                raise TooMuchError(
-                    f"its pages stand for {-self._left} bytes more than a file of its size may"
-                )
+                what = f"its pages stand for {-self._left} bytes more than a file of its size may"
+                raise TooMuchError(beyond("expanded_times", what))
         return data
 
     @override

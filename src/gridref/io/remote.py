@@ -36,10 +36,10 @@ from gridref.io.requests import (
     current_traffic,
     note_opened,
     requests_in_flight,
-    seconds_for,
     waiting,
     within_limit,
 )
+from gridref.limits import limits
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 
@@ -74,11 +74,11 @@ async def asked(
 ) -> list[Answer | BaseException]:
     """The answers of `ask_described`, for callers on the event loop of the filesystem.
 
-    Each range has the time that `seconds_for` gives all of them: a server that sends a byte now
-    and then is as bad as one that sends none.
+    Each range has the time that `Limits.seconds_for` gives all of them: a server that sends a byte
+    now and then is as bad as one that sends none.
     """
     ask = _ASKERS[type(filesystem).__name__]
-    limit = seconds_for(sum(stops) - sum(starts))
+    limit = limits().seconds_for(sum(stops) - sum(starts))
 
     async def ask_one(start: int, stop: int) -> Answer | BaseException:
         try:

@@ -13,16 +13,13 @@ from contextvars import Context, ContextVar
 from typing import Any
 
 from gridref.forks import new_lock, tell_in_children
+from gridref.limits import limits
 from gridref.model.manifest import Source
 
-# Limits: requests in flight in this process, and seconds for an answer
+# Requests in flight in this process, and waiting for answers
 
 MAX_REQUESTS = 64
 """Most requests in flight at a time."""
-LONGEST_ANSWER = 120.0
-"""Seconds that an answer of any size may take."""
-SLOWEST = 32 * 2**10
-"""Least bytes per second from a server in addition to that."""
 
 
 _at_waits: ContextVar[Callable[[], AbstractContextManager[None]]] = ContextVar(
@@ -40,11 +37,6 @@ def waiting() -> AbstractContextManager[None]:
     return _at_waits.get()()
 
 
-def seconds_for(n_bytes: int) -> float:
-    """How long a server may take to send so many bytes."""
-    return LONGEST_ANSWER + n_bytes / SLOWEST
-
-
 def within_limit(filesystem: Any, method: str, n_bytes: int = 0) -> Callable[..., Any]:
     """A method of an fsspec filesystem that fails after a time limit.
 
@@ -59,7 +51,7 @@ def within_limit(filesystem: Any, method: str, n_bytes: int = 0) -> Callable[...
             if has_no_loop:
                 return getattr(filesystem, method)(*arguments, **options)
             coroutine = getattr(filesystem, f"_{method}")
-            limit = seconds_for(n_bytes)
+            limit = limits().seconds_for(n_bytes)
             return sync(filesystem.loop, coroutine, *arguments, timeout=limit, **options)
 
     return ask

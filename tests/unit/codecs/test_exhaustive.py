@@ -14,8 +14,8 @@ from gridref.codecs import decode_chunk, why_not
 from gridref.codecs.core import _zstd_content_bytes
 from gridref.codecs.hdf5_filters import _check_size, _too_few
 from gridref.codecs.numcodecs_codecs import ZfpHeader
-from gridref.codecs.stage import MAX_UNKNOWN_BYTES
 from gridref.errors import DecodeError
+from gridref.limits import limits
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 
 pytestmark = pytest.mark.long
@@ -213,8 +213,8 @@ def test_zstd_frames_of_the_least_size() -> None:
 
 def test_sizes_in_headers() -> None:
     assert _check_size(7, 7) == _check_size(7, None) == 7
-    assert _check_size(MAX_UNKNOWN_BYTES, None) == MAX_UNKNOWN_BYTES
-    for said, wanted in ((7, 8), (8, 7), (MAX_UNKNOWN_BYTES + 1, None), (2**40, 2**40)):
+    assert _check_size(limits().decoded_bytes, None) == limits().decoded_bytes
+    for said, wanted in ((7, 8), (8, 7), (limits().decoded_bytes + 1, None), (2**40, 2**40)):
         with pytest.raises(ValueError, match="header says"):
             _check_size(said, wanted)
     assert _too_few(4, {"cd_values": [1] * 4}) is None

@@ -23,7 +23,7 @@ from gridref.codecs.hdf5_filters import (
     _without_ones,
 )
 from gridref.codecs.numcodecs_codecs import ZfpHeader
-from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec, decompressed, most_bytes
+from gridref.codecs.stage import ArraySpec, decompressed, most_bytes
 from gridref.codecs.tiff import (
     _complex_stored_bytes,
     _float24_stored_bytes,
@@ -37,6 +37,7 @@ from gridref.codecs.tiff_images import (
 )
 from gridref.codecs.unpacking import _factor, _wrapped
 from gridref.errors import DecodeError, InvalidRequestError
+from gridref.limits import limits
 from gridref.model.encoding import Codec, Encoding
 from tests.unit.codecs.support import encoding, image_like
 
@@ -172,7 +173,7 @@ def test_headers_of_blosc_are_right_about_both_sizes() -> None:
         wrong[byte] ^= 1
         with pytest.raises(ValueError, match="bytes are decoded"):
             _blosc_bytes(bytes(wrong), 50)
-    huge = stored[:4] + (MAX_UNKNOWN_BYTES + 1).to_bytes(4, "little") + stored[8:]
+    huge = stored[:4] + (limits().decoded_bytes + 1).to_bytes(4, "little") + stored[8:]
     with pytest.raises(ValueError, match="bytes are decoded"):
         _blosc_bytes(huge, None)
 
@@ -488,7 +489,7 @@ def test_streams_one_behind_the_other() -> None:
     for cut in (b"abc", b"", b"a"):
         with pytest.raises(ValueError, match="cut short"):
             decompressed(Stream, cut, 9)
-    assert most_bytes(None) == MAX_UNKNOWN_BYTES
+    assert most_bytes(None) == limits().decoded_bytes
     assert most_bytes(0) == 0
 
 

@@ -63,7 +63,7 @@ ARRAYS: list[tuple[int, str | None]] = [
     (40, None),
     (42, "array of 42 bytes of elements of 4 bytes"),
     (4 << 14, None),
-    (4 << 24, "of elements of 4 bytes"),
+    (4 << 24, "more than the limit nbit_fields"),
 ]
 
 

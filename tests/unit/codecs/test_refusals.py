@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gridref.codecs import decode_chunk, encode_chunk
-from gridref.codecs.stage import MAX_UNKNOWN_BYTES
 from gridref.errors import GridrefError
+from gridref.limits import limits
 from gridref.model.encoding import Codec, Encoding
 from tests.unit.codecs.support import encoding
 
@@ -71,11 +71,11 @@ def test_zstd_frames_that_promise_too_much_are_not_begun(width: int) -> None:
     """Behind a checksum, nothing but the frame says how large what it holds is."""
     descriptor = {4: 0x80, 8: 0xC0}[width] | 0x20
     frame = b"\x28\xb5\x2f\xfd" + bytes([descriptor])
-    frame += (MAX_UNKNOWN_BYTES + 1).to_bytes(width, "little") + b"\x01\0\0"
+    frame += (limits().decoded_bytes + 1).to_bytes(width, "little") + b"\x01\0\0"
     form = encoding(BYTES, Codec.of("gzip", level=1), Codec("zstd"))
     with pytest.raises(GridrefError) as caught:
         decode_chunk(frame, form)
-    assert "decompresses to more than" in text_of(caught.value)
+    assert "more than the limit decoded_bytes" in text_of(caught.value)
 
 
 def selected(axis: int, index: int, length: int) -> Encoding:

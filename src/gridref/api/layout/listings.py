@@ -28,6 +28,7 @@ from gridref.errors import (
 )
 from gridref.formats.registry import data_names
 from gridref.io import absolute_url, beside, options_for
+from gridref.limits import beyond, limits
 from gridref.options import given_options
 
 # Formats: CSV, Parquet, intake-esm, STAC items, S3 Inventory
@@ -98,18 +99,15 @@ def _as_utf8(content: bytes) -> bytes:
     return content.decode("utf-16" if len(mark) == 2 else "utf-32").encode()
 
 
-_MOST_BYTES = 2**30
-"""Of a listing, decompressed: one that names ``/dev/zero`` as its table never ends."""
-
-
 def _read(url: str, options: Mapping[str, Any] | None) -> bytes:
     import fsspec
 
+    most = limits().listing_bytes
     compression = "gzip" if url.partition("?")[0].endswith(".gz") else None
     with fsspec.open(url, "rb", compression=compression, **dict(options or {})) as file:
-        content = bytes(file.read(_MOST_BYTES + 1))
-    if len(content) > _MOST_BYTES:
-        raise ValueError(f"it has more than {_MOST_BYTES} bytes: split it")
+        content = bytes(file.read(most + 1))
+    if len(content) > most:
+        raise ValueError(beyond("listing_bytes", f"it has {len(content)} bytes or more"))
     return content
 
 
@@ -154,14 +152,10 @@ def _stac_items(document: Mapping[str, Any]) -> Any:
     return pd.DataFrame(rows, columns=None if rows else ["id", "collection", "assets"])
 
 
-_MOST_COLUMNS = 1000
-"""Most names of properties in a document: a table has a cell for each in every row."""
-
-
 def _check_columns(rows: Any) -> None:
     names = {name for row in rows if isinstance(row, Mapping) for name in row}
-    if len(names) > _MOST_COLUMNS:
-        raise ValueError(f"{len(names)} names of properties are more than {_MOST_COLUMNS}")
+    if len(names) > limits().listing_columns:
+        raise ValueError(beyond("listing_columns", f"it has {len(names)} names of properties"))
 
 
 def _s3_inventory(manifest: Mapping[str, Any], url: str, options: Mapping[str, Any] | None) -> Any:

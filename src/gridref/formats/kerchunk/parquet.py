@@ -21,14 +21,13 @@ from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.kerchunk.references import Reference
 from gridref.formats.zarr.files import StoreFiles
 from gridref.io.parquet import BoundedParquet, TooMuchError
+from gridref.limits import beyond, limits
 from gridref.secrets import shown_address
 
 METADATA_FILE = ".zmetadata"
 KEPT_BYTES = 64 * 2**20
 ROW_BYTES = 200
 """Approximate size of a row in Python objects."""
-MAX_FREE_ROWS = 1_000_000
-"""Most rows of a file: so many, and one for each byte (missing chunks take no bytes)."""
 _COLUMNS = ("raw", "path", "offset", "size")
 
 
@@ -161,8 +160,9 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
 def _columns_of(data: bytes) -> _Columns:
     file = BoundedParquet(io.BytesIO(data), len(data))
     metadata = file.parquet.metadata
-    if metadata.num_rows > MAX_FREE_ROWS + len(data):
-        raise TooMuchError(f"{len(data)} bytes that say they are {metadata.num_rows} rows")
+    if metadata.num_rows > limits().reference_rows + len(data):
+        what = f"{len(data)} bytes that say they are {metadata.num_rows} rows"
+        raise TooMuchError(beyond("reference_rows", what))
     columns = [name for name in _COLUMNS if name in file.parquet.schema_arrow.names]
     groups = [file.read_row_group(i, columns) for i in range(metadata.num_row_groups)]
     return {

@@ -27,6 +27,7 @@ from functools import lru_cache
 from typing import Any
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.limits import beyond, limits
 from gridref.secrets import without_secrets
 
 # Templates
@@ -35,10 +36,6 @@ type Value = int | str | Template
 
 MAX_BITS = 64
 """Most bits of an integer within an expression: larger ones are errors."""
-MAX_EXPRESSION = 200
-"""Characters of an expression."""
-MAX_RENDERED = 64 * 2**10
-"""Most characters that a text with expressions may expand to; addresses are shorter."""
 
 _PIECES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NUMBER_FORMAT = re.compile(r"[^%]*%0?\d{0,2}d[^%]*")
@@ -75,7 +72,8 @@ class Template:
             For an unknown name, or an expression without a value.
         """
         literals, expressions = _parsed(self.text)
-        parts, room = [literals[0]], MAX_RENDERED - sum(map(len, literals))
+        most = limits().rendered_characters
+        parts, room = [literals[0]], most - sum(map(len, literals))
         for expression, literal in zip(expressions, literals[1:], strict=True):
             value = self._value(expression, names)
             if isinstance(value, Template):
@@ -83,9 +81,8 @@ class Template:
             parts += (str(value), literal)
             room -= len(parts[-2])
             if room < 0:
-                raise _refused(
-                    without_secrets(self.text)[:80], f"it stands for more than {MAX_RENDERED} bytes"
-                )
+                what = f"it stands for {most - room} characters"
+                raise _refused(without_secrets(self.text)[:80], beyond("rendered_characters", what))
         return "".join(parts)
 
     def _value(self, node: ast.expr, names: Mapping[str, Value]) -> Value:
@@ -144,8 +141,9 @@ def _parsed(text: str) -> tuple[list[str], list[ast.expr]]:
         raise _refused(text, "it is no expression in double braces")
     parsed = []
     for expression in map(str.strip, pieces[1::2]):
-        if len(expression) > MAX_EXPRESSION:
-            raise _refused(text[:80], "its expression is too long")
+        if len(expression) > limits().expression_characters:
+            what = f"an expression of {len(expression)} characters"
+            raise _refused(text[:80], beyond("expression_characters", what))
         try:
             parsed.append(ast.parse(expression, mode="eval").body)
         except (SyntaxError, ValueError) as error:
@@ -159,12 +157,6 @@ def _refused(text: str, reason: str) -> UnsupportedFeatureError:
 
 # Generated references: ``gen`` of version 1
 
-MAX_GENERATED = 1_000_000
-"""Most references of all entries; 10,000,000 took minutes and 3 GB."""
-MAX_TEXT_BYTES = 256 * 2**20
-"""Largest total size of all generated keys and addresses."""
-
-
 type Generated = tuple[str, str, int | None, int | None]
 """Key, address, offset and length; the last two are None for a whole file."""
 
@@ -177,20 +169,20 @@ def generated(entries: Sequence[Any], templates: Mapping[str, Value]) -> Iterato
     SourceFormatError
         If an entry does not follow the specification.
     UnsupportedFeatureError
-        For unsupported templates, and more than `MAX_GENERATED` references.
+        For unsupported templates, and references beyond the limits.
     """
-    n_generated, n_bytes_left = 0, MAX_TEXT_BYTES
+    n_generated, n_bytes, most_bytes = 0, 0, limits().generated_bytes
     for entry in entries:
         dimensions = _dimensions(entry)
         n_generated += math.prod(map(len, dimensions.values()))
-        if n_generated > MAX_GENERATED:
-            raise UnsupportedFeatureError(
-                f"gen stands for {n_generated} references; at most {MAX_GENERATED} are read"
-            )
+        if n_generated > limits().generated_references:
+            what = f"gen stands for {n_generated} references"
+            raise UnsupportedFeatureError(beyond("generated_references", what))
         for each in _generated(entry, dimensions, templates):
-            n_bytes_left -= len(each[0]) + len(each[1])
-            if n_bytes_left < 0:
-                raise UnsupportedFeatureError("gen stands for very long keys and addresses")
+            n_bytes += len(each[0]) + len(each[1])
+            if n_bytes > most_bytes:
+                what = f"gen stands for keys and addresses of {n_bytes} bytes so far"
+                raise UnsupportedFeatureError(beyond("generated_bytes", what))
             yield each
 
 

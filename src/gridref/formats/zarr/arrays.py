@@ -22,6 +22,7 @@ from gridref.errors import UnsupportedFeatureError
 from gridref.formats.damage import check_element_size
 from gridref.formats.zarr.files import ChunkFiles
 from gridref.formats.zarr.shards import Chain, ChunkRanges, inner_ranges, split_chain
+from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Encoding
@@ -145,9 +146,6 @@ def dimension_names(
 
 # The array
 
-MAX_CHUNKS = 1 << 26
-"""Most chunks of an array; more rows than this are not kept in memory."""
-
 
 def virtual_array(
     files: ChunkFiles, path: str, metadata: ArrayMetadata, dims: Sequence[str]
@@ -203,8 +201,8 @@ def _any_chunk_shape(grid: ChunkGrid) -> tuple[int, ...]:
 def chunk_ranges(files: ChunkFiles, path: str, metadata: ArrayMetadata) -> ChunkRanges:
     """The files of all existing chunks (or shards), whole."""
     grid = metadata.grid
-    if grid.n_chunks > MAX_CHUNKS:
-        raise UnsupportedFeatureError(f"{grid.n_chunks} chunk files are too many")
+    if grid.n_chunks > limits().chunk_files:
+        raise UnsupportedFeatureError(beyond("chunk_files", f"{grid.n_chunks} chunk files"))
     head = f"{path}/" if path else ""
     keys = {f"{head}{metadata.chunk_key(k)}": k for k in np.ndindex(*grid.grid_shape)}
     stored_coords: list[tuple[int, ...]] = []

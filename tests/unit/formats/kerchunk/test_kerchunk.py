@@ -159,10 +159,13 @@ GEN = {"key": "v/{{i}}", "url": "a.bin", "dimensions": {"i": {"stop": 600_000}}}
             },
             "gen stands for 1000003",
         ),
-        ({"refs": {"v/0": ["{{u}}" * 2]}, "templates": {"u": "y" * 40_000}}, "stands for more"),
+        (
+            {"refs": {"v/0": ["{{u}}" * 2]}, "templates": {"u": "y" * 40_000}},
+            "rendered_characters",
+        ),
         (
             {"refs": {}, "gen": [{**GEN, "url": "{{u}}{{i}}"}], "templates": {"u": "y" * 60_000}},
-            "very long keys",
+            "the limit generated_bytes",
         ),
     ],
 )

@@ -1,0 +1,121 @@
+"""What files, catalogs and references of strangers may cost: all limits, in one table.
+
+A few bytes can stand for gigabytes: a shape, a size, a template. Each limit is far above what
+honest files need, and each error names the limit that it applies. `GRIDREF_LIMITS` in the
+environment raises limits for the files that need more. Constants of a format (its largest rank, the
+bytes of a header) are no limits and stay beside its parser.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+from gridref.errors import InvalidRequestError
+
+VARIABLE = "GRIDREF_LIMITS"
+"""Environment variable with other numbers: ``generated_references=5000000,element_bytes=...``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The limits; ``docs/reference/limits.md`` lists them for users."""
+
+    # Arrays and chunks of every format
+
+    element_bytes: int = 2**24
+    """Bytes of one element of an array."""
+    decoded_bytes: int = 2**31
+    """Bytes that a chunk may decode to where nothing else says its size."""
+    lzma_bytes: int = 2**30
+    """Bytes of memory that an LZMA stream may ask for as its dictionary."""
+    nbit_fields: int = 2**16
+    """Fields of an element that the N-Bit filter of HDF5 packs."""
+
+    # Zarr stores and kerchunk references
+
+    chunk_files: int = 2**26
+    """Chunks of a Zarr array, each a file or a reference; each is looked up by its name."""
+    expression_characters: int = 200
+    """Characters of an expression in a template."""
+    rendered_characters: int = 64 * 2**10
+    """Characters that a text with templates may expand to; addresses are shorter."""
+    generated_references: int = 1_000_000
+    """References that all entries of ``gen`` stand for; 10,000,000 took minutes and 3 GB."""
+    generated_bytes: int = 2**28
+    """Bytes of all keys and addresses that ``gen`` stands for."""
+    reference_rows: int = 1_000_000
+    """Rows of a Parquet file of references, and one for each byte of it: missing chunks take none.
+    """
+    aggregation_fragments: int = 2**17
+    """Fragments of a CF aggregation variable; a file of a kilobyte can declare billions."""
+
+    # Parquet tables and snapshots of catalogs
+
+    expanded_bytes: int = 2**26
+    """Bytes that a row group or a description may take, besides a multiple of the file's size."""
+    expanded_times: int = 1000
+    """How many times the size of the file its numbers may take."""
+    expanded_text_times: int = 100
+    """How many times the size of the file its texts may take, which can share stored bytes."""
+
+    # Listings of files
+
+    listing_bytes: int = 2**30
+    """Bytes of a listing, decompressed: one that names ``/dev/zero`` as its table never ends."""
+    listing_columns: int = 1000
+    """Names of properties in a listing: a table has a cell for each in every row."""
+
+    # Servers
+
+    answer_seconds: int = 120
+    """Seconds that an answer of any size may take."""
+    answer_bytes_a_second: int = 32 * 2**10
+    """Bytes a second that a server must send besides: larger answers may take longer."""
+
+    def numbers_of(self, n_bytes: int) -> int:
+        """Bytes of numbers that a file of so many bytes may stand for."""
+        return self.expanded_bytes + self.expanded_times * n_bytes
+
+    def text_of(self, n_bytes: int) -> int:
+        """Bytes of text that a file of so many bytes may stand for."""
+        return self.expanded_bytes + self.expanded_text_times * n_bytes
+
+    def seconds_for(self, n_bytes: int) -> float:
+        """How long a server may take to send so many bytes."""
+        return self.answer_seconds + n_bytes / self.answer_bytes_a_second
+
+
+def limits() -> Limits:
+    """The limits that apply now.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the environment variable names no limit, or no number.
+    """
+    return _limits_of(os.environ.get(VARIABLE, ""))
+
+
+def beyond(limit: str, what: str) -> str:
+    """A message about something that is beyond a limit: what it is, the limit, what to do."""
+    return (
+        f"{what}, more than the limit {limit} of {getattr(limits(), limit)} (if you trust the file,"
+        f" set {VARIABLE}={limit}=NUMBER in the environment)"
+    )
+
+
+@lru_cache(maxsize=16)
+def _limits_of(text: str) -> Limits:
+    known = {field.name for field in fields(Limits)}
+    numbers: dict[str, int] = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        name, _, number = map(str.strip, item.partition("="))
+        if name not in known or not number.isdecimal() or not int(number):
+            raise InvalidRequestError(
+                f"{VARIABLE} in the environment says {item!r}: write NAME=NUMBER, several with"
+                f" commas between them; the names are {', '.join(sorted(known))}"
+            )
+        numbers[name] = int(number)
+    return Limits(**numbers)

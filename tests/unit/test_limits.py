@@ -1,0 +1,92 @@
+"""Limits on what files of strangers may cost: their table, their errors, and how to raise them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import gridref
+from gridref.errors import InvalidRequestError, UnsupportedFeatureError
+from gridref.limits import Limits, limits
+from tests.shared_data import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text(encoding="utf-8")
+
+
+def references(tmp_path: Path, n_chunks: int) -> Path:
+    """Kerchunk references that a ``gen`` entry stands for."""
+    (tmp_path / "data.bin").write_bytes(bytes(range(n_chunks)))
+    array = {
+        "zarr_format": 2, "shape": [n_chunks], "chunks": [1], "dtype": "|u1", "fill_value": 0,
+        "order": "C", "compressor": None, "filters": None,
+    }  # fmt: skip
+    document = {
+        "version": 1,
+        "refs": {".zgroup": json.dumps({"zarr_format": 2}), "v/.zarray": json.dumps(array)},
+        "gen": [
+            {
+                "key": "v/{{i}}",
+                "url": str(tmp_path / "data.bin"),
+                "offset": "{{i}}",
+                "length": "1",
+                "dimensions": {"i": {"stop": n_chunks}},
+            }
+        ],
+    }
+    (tmp_path / "refs.json").write_text(json.dumps(document))
+    return tmp_path / "refs.json"
+
+
+def test_the_page_lists_every_limit_with_its_number() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([\d,]+) \| \S.*\|$", PAGE, re.MULTILINE))
+    assert rows == {name: f"{number:,}" for name, number in asdict(Limits()).items()}
+
+
+def test_an_error_names_the_limit_which_the_environment_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = references(tmp_path, 3)
+    monkeypatch.setenv("GRIDREF_LIMITS", "element_bytes=8, generated_references=2")
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        gridref.scan(address)
+    message = str(caught.value)
+    assert "3 references, more than the limit generated_references of 2" in message
+    assert "GRIDREF_LIMITS=generated_references=NUMBER" in message
+    assert "refs.json" in message
+    monkeypatch.setenv("GRIDREF_LIMITS", "generated_references=3")
+    assert gridref.scan(address)["v"].shape == (3,)
+
+
+def test_a_scan_that_was_kept_under_other_limits_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["short"], file["long"] = np.zeros(3, "f4"), np.zeros(3, "f8")
+
+    def arrays() -> set[str]:
+        gridref.build(
+            tmp_path / "a.h5",
+            tmp_path / "a.gridref",
+            scan=gridref.ScanOptions(on_unsupported="skip"),
+            run=gridref.RunOptions(work=tmp_path / "work"),
+            overwrite=True,
+        )
+        return set(gridref.open_catalog(tmp_path / "a.gridref").all_arrays())
+
+    monkeypatch.setenv("GRIDREF_LIMITS", "element_bytes=4")
+    assert arrays() == {"short"}
+    monkeypatch.delenv("GRIDREF_LIMITS")
+    assert arrays() == {"short", "long"}
+
+
+@pytest.mark.parametrize("text", ["element_byte=8", "element_bytes", "element_bytes=-1", "=3"])
+def test_what_is_no_limit_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRIDREF_LIMITS", f"listing_columns=3,{text}")
+    with pytest.raises(InvalidRequestError, match=r"GRIDREF_LIMITS .*element_bytes"):
+        limits()
