@@ -1,0 +1,288 @@
+"""Ways that files may lie beside each other: each detector asks facts, and gives candidates.
+
+Files lie along each dimension whose coordinates differ. Where files then have the same labels of
+the same variables, something else has to distinguish them: a scalar coordinate, a date or number
+in the names, an attribute. The first detector that finds candidates ends the search.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from gridref.api.layout.cubes import is_ragged
+from gridref.api.layout.facts import Box, Facts, Source, numbered
+from gridref.api.layout.layouts import (
+    Groups,
+    InARow,
+    Labels,
+    Layout,
+    Mosaic,
+    Plate,
+    Ragged,
+    Stack,
+    layout_of,
+)
+from gridref.api.layout.names import NameField, finds_all, with_telling_parts
+from gridref.errors import Message
+
+_MOST_TOGETHER = 3
+"""Labels that are tried together at most."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to lay files out.
+
+    Attributes
+    ----------
+    options
+        What `build` is called with: ``concat_dim``, ``layout`` and ``combine``.
+    reason
+        What speaks for it.
+    """
+
+    options: Mapping[str, Any]
+    reason: str
+
+    @property
+    def text(self) -> Message:
+        """The options."""
+        return Message.naming(self.options)
+
+    @property
+    def way(self) -> Layout:
+        """The layout."""
+        return layout_of(self.options.get("layout"))
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The dimensions that it names."""
+        named = self.options.get("concat_dim", ())
+        return (named,) if isinstance(named, str) else tuple(named)
+
+    def telling(self, facts: Facts) -> Candidate:
+        """The same, with parts of names that mean something as labels beside others."""
+        way = self.way
+        if not isinstance(way, InARow):
+            return self
+        if way.sought.pattern is not None:
+            return replace(self, options={**self.options, "layout": way.telling(facts.files)})
+        held = facts.groups[0].arrays.keys()
+        if facts.parts is None or not facts.parts.fields or not self.dims or set(self.dims) - held:
+            return self
+        hiding = facts.parts.pattern([])
+        pattern = with_telling_parts(hiding, facts.files, known=True)
+        if pattern == hiding:
+            return self
+        labels = way.with_labels(way.sought.with_pattern(pattern))
+        return replace(self, options={**self.options, "layout": labels})
+
+
+def detect(facts: Facts) -> list[Candidate]:
+    """Possible layouts, the best supported first; none if nothing distinguishes files."""
+    found = next(filter(None, (detector(facts) for detector in DETECTORS)), [])
+    return [candidate.telling(facts) for candidate in found]
+
+
+# Detectors
+
+
+def plate(facts: Facts) -> list[Candidate]:
+    """Microscopy images with wells in the names."""
+    if len(facts.wells) < 2:
+        return []
+    reason = f"microscopy images with wells in the names ({facts.wells[0]}, ...)"
+    return [Candidate({"layout": Plate()}, reason)]
+
+
+def pixels(facts: Facts) -> list[Candidate]:
+    """Georeferenced files: side by side, of many dates, or both; on each grid by themselves."""
+    if not facts.rasters:
+        return []
+    boxes, bands = facts.pixel_boxes, facts.bands
+    n_places = len(set(boxes))
+    n_grids = len({(raster.crs, raster.dx, raster.dy) for raster in facts.rasters})
+    grids: Literal["one", "groups"] = "groups" if n_grids > 1 else "one"
+    where = f"georeferenced at {n_places} places" + (f" on {n_grids} grids" if n_grids > 1 else "")
+    if bands is not None and facts.parts is not None:
+        where += f", bands in the names ({bands.values[0]}, ...)"
+        boxes = [(*own, band) for own, band in zip(boxes, numbered(bands.values), strict=True)]
+    if not facts.are_apart(boxes):
+        found = with_labels(facts, (), boxes, bands)
+        if n_places == 1 and bands is None:
+            return found
+        return [own for each in found for own in _as_mosaic(each, grids, where)]
+    if bands is not None and facts.parts is not None:
+        return [Candidate({"layout": Mosaic(facts.parts.pattern([bands]), grids=grids)}, where)]
+    if n_places == 1:
+        return [_MERGED]
+    return [Candidate({"layout": Mosaic(grids=grids)}, where)]
+
+
+def _as_mosaic(labelled: Candidate, grids: Literal["one", "groups"], where: str) -> list[Candidate]:
+    """A mosaic for each of the labels; none where these are not all in names."""
+    labels = labelled.way.sought
+    if not labels.pattern or labels.sources or labelled.dims:
+        return []
+    stack = labelled.way.dim if isinstance(labelled.way, Stack) else None
+    layout = Mosaic(labels.pattern, stack, grids=grids)
+    return [Candidate({"layout": layout}, f"{where}, {labelled.reason}")]
+
+
+def coordinates(facts: Facts) -> list[Candidate]:
+    """Coordinates that differ tell all files apart."""
+    varying = facts.varying
+    if not varying or not facts.are_apart(facts.boxes):
+        return []
+    if len(varying) > 1 and is_ragged(facts.groups[0], varying):
+        reason = f"files go on along {' and '.join(varying)}, each by itself"
+        return [Candidate({"concat_dim": list(varying)}, reason)]
+    reason = f"coordinates differ along {' and '.join(varying)}"
+    n_kinds = len({frozenset(own) for own in facts.variables})
+    if len(varying) == 1 and n_kinds == 1:
+        return [Candidate({"concat_dim": varying[0]}, reason)]
+    if n_kinds > 1:
+        reason += ", and variables between files"
+    return [Candidate({"concat_dim": list(varying), "layout": "by_coords"}, reason)]
+
+
+_MERGED = Candidate({"layout": "by_coords"}, "each file holds other variables")
+
+
+def merged_variables(facts: Facts) -> list[Candidate]:
+    """Each file holds other variables, of the same labels."""
+    return [_MERGED] if not facts.varying and facts.are_apart(facts.boxes) else []
+
+
+def unlabelled(facts: Facts) -> list[Candidate]:
+    """One dimension is unlimited, and nothing labels it."""
+    if facts.varying or len(facts.unlabelled) != 1:
+        return []
+    (dim,) = facts.unlabelled
+    reason = f"{dim!r} is unlimited, and nothing labels it: in the order of the files"
+    return [Candidate({"concat_dim": dim}, reason)]
+
+
+def times_beside(facts: Facts) -> list[Candidate]:
+    """A variable of another name has times that rise from file to file along one dimension."""
+    if facts.varying or len(facts.rising) != 1:
+        return []
+    (dim,) = facts.rising
+    reason = f"the times along {dim!r} go on from file to file"
+    return [Candidate({"concat_dim": dim}, reason)]
+
+
+def labels_and_lengths(facts: Facts) -> list[Candidate]:
+    """Labels from elsewhere tell files apart, or nothing does and their lengths differ."""
+    found = with_labels(facts, facts.varying, facts.boxes)
+    if facts.uneven:
+        reason = f"files differ in length along {' and '.join(facts.uneven)}"
+        found += [Candidate({"layout": Ragged(padded=p)}, reason) for p in (False, True)]
+    return found
+
+
+DETECTORS: tuple[Callable[[Facts], list[Candidate]], ...] = (
+    plate,
+    pixels,
+    coordinates,
+    merged_variables,
+    unlabelled,
+    times_beside,
+    labels_and_lengths,
+)
+
+
+def kinds(facts: Facts) -> list[Candidate]:
+    """Groups of files on unlike grids, by what names the kind of each; that best known first."""
+    grids, parts = facts.grids, facts.parts
+    found: dict[Any, Candidate] = {}
+    sources = [*facts.attributes, *facts.names(parts)]
+    for source in sorted(sources, key=lambda source: source.rank):
+        pairs = set(zip(source.values, grids, strict=True))
+        n_kinds = len(set(source.values))
+        if len(set(grids)) < 2 or len(pairs) > n_kinds or n_kinds == len(facts.files):
+            continue
+        if source.field is not None and source.field.is_time:
+            continue
+        if source.field is not None and parts is not None:
+            layout = Groups(source.dim, labels=parts.pattern([source.field]))
+        else:
+            layout = Groups(source.attribute)
+        reason = f"kinds of files have grids of their own, {source.reason}"
+        found.setdefault(_partition([source]), Candidate({"layout": layout}, reason))
+    return list(found.values())
+
+
+# Labels that distinguish files
+
+
+def with_labels(
+    facts: Facts, varying: Sequence[str], boxes: Sequence[Box], bands: NameField | None = None
+) -> list[Candidate]:
+    """Layouts by the fewest labels that distinguish all files; one for each way to divide them.
+
+    The part of names with `bands` is no label, and in the pattern in any case.
+    """
+    parts = facts.parts_of_images
+    names = facts.names(parts)
+    if bands is not None:
+        names = (own for own in names if own.field and own.field.part[0] != bands.part[0])
+    every = [*facts.scalars(varying), *facts.attributes, *names]
+    sources = sorted(every, key=lambda source: source.rank)
+    for n in range(1, _MOST_TOGETHER + 1):
+        ways: dict[Any, list[tuple[Source, ...]]] = {}
+        for chosen in itertools.combinations(sources, n):
+            if len({source.dim for source in chosen}) < n:
+                continue
+            numbers = zip(*(numbered(source.values) for source in chosen), strict=True)
+            labelled = [(*own, *more) for own, more in zip(boxes, numbers, strict=True)]
+            if facts.are_apart(labelled):
+                ways.setdefault(_partition(chosen), []).append(chosen)
+        best = [chosen for alike in ways.values() for chosen in _best(alike)]
+        laid = [_labelled(facts, chosen, varying, bands) for chosen in best]
+        if any(laid):
+            return [candidate for candidate in laid if candidate is not None]
+    return []
+
+
+def _best(alike: Sequence[tuple[Source, ...]]) -> list[tuple[Source, ...]]:
+    """Of labels that divide files alike, the best supported ones."""
+    ranks = [sorted(source.rank for source in chosen) for chosen in alike]
+    best = [chosen for chosen, rank in zip(alike, ranks, strict=True) if rank == min(ranks)]
+    distinct: dict[Any, tuple[Source, ...]] = {}
+    for chosen in best:
+        distinct.setdefault(frozenset(source.meaning for source in chosen), chosen)
+    return list(distinct.values())
+
+
+def _partition(sources: Sequence[Source]) -> tuple[tuple[int, ...], ...]:
+    """How values part files, whatever they are called: sources in any order."""
+    return tuple(sorted(tuple(map(own.values.index, own.values)) for own in sources))
+
+
+def _labelled(
+    facts: Facts, chosen: Sequence[Source], varying: Sequence[str], bands: NameField | None
+) -> Candidate | None:
+    """The layout by some labels; None where no pattern finds them in the names."""
+    dims = [source.dim for source in chosen]
+    options: dict[str, Any] = {}
+    fields = [source.field for source in chosen if source.field is not None]
+    named, parts = fields if bands is None else [*fields, bands], facts.parts_of_images
+    pattern = parts.pattern(named) if named and parts is not None else None
+    if pattern is not None and not finds_all(pattern, facts.files, named):
+        return None
+    attributes = {s.dim: f"attribute:{s.attribute}" for s in chosen if s.attribute is not None}
+    in_place = facts.is_single and varying == dims  # a label of names takes the file's place
+    if len(fields) == 1 == len(chosen) and (not varying or in_place):
+        options["layout"] = Stack(dims[0], pattern)
+    else:
+        if varying or len(fields) + len(attributes) < len(chosen):
+            options["concat_dim"] = list(dict.fromkeys([*dims, *varying]))
+        labels = Labels(pattern, sources=attributes or None)
+        options["layout"] = labels if pattern or attributes else "by_coords"
+    reasons = [source.reason for source in chosen]
+    reasons += [f"coordinates differ along {' and '.join(varying)}"] if varying else []
+    return Candidate(options, ", ".join(reasons))
