@@ -33,6 +33,15 @@ class Limits:
     nbit_fields: int = 2**16
     """Fields of an element that the N-Bit filter of HDF5 packs."""
 
+    # TIFF files
+
+    xml_characters: int = 4 * 2**20
+    """Characters of GDAL's metadata in a tag, which is XML."""
+    companion_bytes: int = 64 * 2**20
+    """Bytes of the file beside an OME-TIFF file that holds its XML."""
+    coordinates: int = 2**23
+    """Coordinates along an axis of an image; they are kept inline, and longer axes have none."""
+
     # Zarr stores and kerchunk references
 
     chunk_files: int = 2**26

@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import tifffile
 
 import gridref
 from gridref.errors import InvalidRequestError, UnsupportedFeatureError
@@ -90,3 +91,17 @@ def test_what_is_no_limit_is_refused(text: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("GRIDREF_LIMITS", f"listing_columns=3,{text}")
     with pytest.raises(InvalidRequestError, match=r"GRIDREF_LIMITS .*element_bytes"):
         limits()
+
+
+def test_scales_of_a_tiff_file_are_not_lost_in_long_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale = '<Item name="SCALE" sample="0" role="scale">0.5</Item>'
+    xml = f"<GDALMetadata>{scale}<Item name='HISTORY'>{'x' * 2**22}</Item></GDALMetadata>"
+    tags = [(42112, "s", 0, xml, True)]
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((4, 4), "i2"), extratags=tags)
+    with pytest.raises(UnsupportedFeatureError, match=r"xml_characters of 4194304 .*a\.tif"):
+        gridref.scan(tmp_path / "a.tif")
+    monkeypatch.setenv("GRIDREF_LIMITS", "xml_characters=5000000")
+    (array,) = gridref.scan(tmp_path / "a.tif").arrays.values()
+    assert array.attrs["scale_factor"] == 0.5

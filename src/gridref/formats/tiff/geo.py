@@ -29,6 +29,7 @@ import numpy as np
 
 from gridref.cache import LRU
 from gridref.formats.tiff.directory import Tag
+from gridref.limits import limits
 from gridref.model.array import VirtualArray
 
 # GeoTIFF keys, and the placement of the raster
@@ -346,8 +347,8 @@ def _quoted(text: str) -> str:
 
 # Coordinates of a georeferenced image, as in rioxarray
 
-MAX_COORDINATES, _KEPT_BYTES = 1 << 23, 1 << 25
-"""Most coordinates along an axis, which are kept inline; bytes of axes that are remembered."""
+_KEPT_BYTES = 1 << 25
+"""Bytes of axes that are remembered."""
 
 SPATIAL_REF = "spatial_ref"
 """Name of the grid mapping variable."""
@@ -387,11 +388,11 @@ class Georeference:
         """Coordinate variables: pixel centres along `y` and `x`, and ``spatial_ref``.
 
         A rotated image has no coordinates along its axes, and neither has one of more than
-        `MAX_COORDINATES` rows or columns; their ``GeoTransform`` is enough.
+        `Limits.coordinates` rows or columns; their ``GeoTransform`` is enough.
         """
         arrays = {SPATIAL_REF: _ZERO.with_changes(attrs=self._mapping())}
         affine = self.affine
-        is_small = max(n_rows, n_columns) <= MAX_COORDINATES
+        is_small = max(n_rows, n_columns) <= limits().coordinates
         if affine is not None and affine.is_rectilinear and is_small:
             degrees = (self.crs or {}).get("grid_mapping_name") == "latitude_longitude"
             arrays[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", degrees)

@@ -27,7 +27,6 @@ import numpy as np
 from gridref.errors import ScanError, UnsupportedFeatureError
 from gridref.formats.tiff.directory import TEXT_TAGS, Tag
 from gridref.formats.tiff.geo import (
-    MAX_COORDINATES,
     SPATIAL_REF,
     Georeference,
     georeference_of,
@@ -46,6 +45,7 @@ from gridref.formats.tiff.storage import (
     page_codecs,
     raw_codecs,
 )
+from gridref.limits import limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Encoding, transpose_codec
@@ -408,7 +408,7 @@ def _plain_level(
     arrays = {"image": array, **_color_map(context, level)}
     finest = image.levels[0]
     for axis, dim, length in zip(level.axes, names, level.shape, strict=True):
-        if axis in image.pixel_sizes and length <= MAX_COORDINATES:
+        if axis in image.pixel_sizes and length <= limits().coordinates:
             step, unit = image.pixel_sizes[axis]
             step *= finest.shape[finest.axes.index(axis)] / length
             arrays[dim] = VirtualArray.from_numpy(

@@ -24,11 +24,11 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 
+from gridref.errors import UnsupportedFeatureError
+from gridref.limits import beyond, limits
 from gridref.model.ome_zarr import Channel
 
 # GDAL's own tags: metadata items and the value that means "no data"
-
-_MAX_XML_CHARACTERS = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,17 @@ def read_gdal_metadata(text: str | None) -> BandMetadata:
     """Parse the value of the GDAL_METADATA tag; what cannot be parsed is left out.
 
     A document type declaration is not parsed, because its entities could expand without limit.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        For a text that is too long: it may hold the scales of the bands.
     """
-    if text is None or len(text) > _MAX_XML_CHARACTERS or "<!DOCTYPE" in text:
+    if text is None or "<!DOCTYPE" in text:
         return BandMetadata()
+    if len(text) > limits().xml_characters:
+        what = f"GDAL's metadata has {len(text)} characters"
+        raise UnsupportedFeatureError(beyond("xml_characters", what))
     try:
         root = ET.fromstring(text)
     except ET.ParseError:

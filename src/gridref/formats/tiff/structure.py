@@ -44,12 +44,11 @@ from gridref.formats.tiff.tifffile_reader import (
     read_structure,
 )
 from gridref.io import ScanFile
+from gridref.limits import beyond, limits
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 
 # The file as a virtual group
-
-_MAX_COMPANION_BYTES = 64 << 20
 
 
 def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
@@ -141,10 +140,10 @@ def _by_companion(
 
 def _text(companion: ScanFile) -> str:
     """The text of a companion file."""
-    if companion.size > _MAX_COMPANION_BYTES:
-        raise UnsupportedFeatureError(
-            f"the companion file has {companion.size} bytes", Place(source=companion.name)
-        )
+    if companion.size > limits().companion_bytes:
+        what = f"the companion file has {companion.size} bytes"
+        place = Place(source=companion.name)
+        raise UnsupportedFeatureError(beyond("companion_bytes", what), place)
     return companion.read_many([0], [companion.size])[0].decode("utf-8", errors="replace")
 
 
