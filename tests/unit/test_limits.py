@@ -98,10 +98,10 @@ def test_scales_of_a_tiff_file_are_not_lost_in_long_metadata(
 ) -> None:
     scale = '<Item name="SCALE" sample="0" role="scale">0.5</Item>'
     xml = f"<GDALMetadata>{scale}<Item name='HISTORY'>{'x' * 2**22}</Item></GDALMetadata>"
-    tags = [(42112, "s", 0, xml, True)]
+    pixels = [(33550, "d", 3, (1.0, 1.0, 0.0), True), (33922, "d", 6, (0.0,) * 6, True)]
+    tags = [*pixels, (42112, "s", 0, xml, True)]
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((4, 4), "i2"), extratags=tags)
     with pytest.raises(UnsupportedFeatureError, match=r"xml_characters of 4194304 .*a\.tif"):
         gridref.scan(tmp_path / "a.tif")
     monkeypatch.setenv("GRIDREF_LIMITS", "xml_characters=5000000")
-    (array,) = gridref.scan(tmp_path / "a.tif").arrays.values()
-    assert array.attrs["scale_factor"] == 0.5
+    assert gridref.scan(tmp_path / "a.tif")["band_data"].attrs["scale_factor"] == 0.5
