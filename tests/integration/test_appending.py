@@ -139,7 +139,7 @@ def days(catalog: gridref.Catalog) -> list[str]:
 def test_files_that_are_there_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, falls: bool, batch: int
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     since = {"units": "days since 2000-01-01"}
     sign = -1 if falls else 1
     (old := tmp_path / "old").mkdir()

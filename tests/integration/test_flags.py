@@ -174,7 +174,7 @@ def test_chunks_that_a_file_does_not_hold_keep_their_meaning(tmp_path: Path) -> 
 def test_many_files_have_the_names_of_the_first(
     tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     turned = {"land": 1, "ice": 0, "sea": 2}
     every = [SURFACE, SWAPPED, {"ice": 2}, SWAPPED, turned, SURFACE | {"ice": 2}]
     files = [

@@ -152,7 +152,7 @@ def test_drift_of_packing_and_grid_together(tmp_path: Path, join: str) -> None:
 
 @pytest.mark.parametrize("join", JOINS)
 def test_batches_join_like_one(tmp_path: Path, join: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 2)
     grids = [*GRIDS["wider"], *GRIDS["shifted"]]
     files = write(tmp_path, grids, static=True)
     expected = expected_of(files, join=join, compat="no_conflicts")

@@ -51,7 +51,7 @@ def opened(catalog: Path, **options: Any) -> xr.Dataset:
 def test_tiles_missing_on_some_dates(
     archive: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     gridref.build(archive, tmp_path / "cube.gridref", **by_name(**OPTIONS))
     with opened(tmp_path / "cube.gridref") as shown:
         assert shown.band_data.dims == ("time", "band", "y", "x")
@@ -229,7 +229,7 @@ def of_band(folder: Path, date: str, band: str) -> np.ndarray[Any, Any]:
 def test_bands_in_files_as_a_dimension(
     bands: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     pattern = "_{time:%Y%m%d}_{band}.tif"
     gridref.build(bands, tmp_path / "cube.gridref", layout=gridref.Mosaic(pattern))
     with opened(tmp_path / "cube.gridref") as shown:
@@ -245,7 +245,7 @@ def test_bands_in_files_as_a_dimension(
 def test_bands_in_files_as_variables(
     bands: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     options = {"mosaic": True, "stack": "time", "pattern": "_{time:%Y%m%d}_{variable}.tif"}
     gridref.build(bands, tmp_path / "cube.gridref", **by_name(**options))
     with opened(tmp_path / "cube.gridref") as shown:

@@ -51,7 +51,7 @@ def test_mosaics_equal_those_of_rasterio(tiles: list[Path], overlap: str, tmp_pa
 def test_batches_of_files_equal_rasterio(
     tiles: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 2)
     gridref.build(
         tiles,
         tmp_path / "map.gridref",

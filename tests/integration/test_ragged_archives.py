@@ -73,7 +73,7 @@ NAMES = ["time", "lon", "sst", "flag", "sal"]
 def test_ragged_has_all_samples_and_how_many_each_file_has(
     drifters: list[Path], tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     gridref.build(drifters, tmp_path / "all.gridref", layout=gridref.Ragged())
     with opened(tmp_path / "all.gridref", decode_cf=False) as shown:
         for name in NAMES:
@@ -98,7 +98,7 @@ def test_ragged_has_all_samples_and_how_many_each_file_has(
 def test_padded_has_a_row_for_each_file(
     drifters: list[Path], tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     gridref.build(drifters, tmp_path / "all.gridref", layout=gridref.Ragged(padded=True))
     with opened(tmp_path / "all.gridref") as shown:
         assert shown.sst.dims == ("trajectory", "obs")

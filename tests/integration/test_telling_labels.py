@@ -110,7 +110,7 @@ def test_attributes_that_differ_in_files_that_come_later(
 def test_attributes_that_differ_between_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 3)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 3)
     files = volumes(tmp_path, "rad_20240601T00{0:02d}00.h5")
     files = [sweep(tmp_path / f"rad_2024060{day}T000000.h5", 0.5) for day in (2, 3, 4)] + files
     pattern = "rad_{time:%Y%m%dT%H%M%S}.h5"
@@ -238,7 +238,7 @@ def test_attributes_of_files_that_differ_in_length(
     gains: Sequence[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 3)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 3)
     lengths = (3, 5, 2, 4)
     files = [
         drifter(tmp_path / f"d{number}.nc", number, length, gain)
@@ -302,7 +302,7 @@ def test_attributes_of_a_series_of_mosaics(
     tmp_path: Path, batch: int, day_tells: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A coordinate along the dates where all tiles of a date say the same, else left out."""
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     gains = {"20240101": 0.5, "20240102": 0.25, "20240103": 0.5}
     files = [
         tile(tmp_path / f"{day}_{n}.nc", n, gain if day_tells or n else 4.0)

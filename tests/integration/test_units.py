@@ -101,7 +101,7 @@ def test_bounds_follow() -> None:
 
 
 def test_units_that_differ_inside_and_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 2)
     units = ["K", "K", "degC", "K"]
     values = [280.0, 281.0, 7.0, 283.0]
     groups = [group([value], unit) for value, unit in zip(values, units, strict=True)]

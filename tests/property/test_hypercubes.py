@@ -12,7 +12,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridref.combine import CombineOptions, combine_hypercube
+from gridref.combine import CombineOptions, Hypercube, combine
 from gridref.errors import CombineError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
@@ -90,8 +90,8 @@ def combined(
         group_of(ds, scalar_run=scalar_run, chunk=chunk, shift=shift)
         for ds, shift in zip(files, itertools.cycle(shifts), strict=False)
     ]
-    group = combine_hypercube(
-        groups, DIMS, read=read_slowly, options=CombineOptions(**rules)
+    group = combine(
+        groups, Hypercube(tuple(DIMS)), read=read_slowly, options=CombineOptions(**rules)
     ).unwrap()
     ds = xr.Dataset({n: (a.dims, read_slowly(a)) for n, a in group.arrays.items()})
     day = group.arrays["time"].attrs["units"].rpartition("-")[2]
@@ -179,7 +179,7 @@ def test_what_lacks_a_dimension_has_to_agree_or_is_repeated() -> None:
         files = [file(run, factor) for run, factor in enumerate(factors)]
         options = CombineOptions(**rules)
         return (
-            combine_hypercube(files, ["run", "time"], read=read_slowly, options=options)
+            combine(files, Hypercube(("run", "time")), read=read_slowly, options=options)
             .unwrap()
             .arrays["edges"]
         )
@@ -197,7 +197,7 @@ def test_what_lacks_a_dimension_has_to_agree_or_is_repeated() -> None:
 
 def test_files_without_labels_are_named() -> None:
     group = VirtualGroup({"t": VirtualArray.from_numpy(np.arange(3.0), ("time",))})
-    done = combine_hypercube([group, group], ["run", "time"])
+    done = combine([group, group], Hypercube(("run", "time")))
     (text,) = {problem.message for problem in done.problems if problem.variable == "run"} or {""}
     assert done.group is None
     assert "no labels say where it lies along 'time'" in " ".join(p.message for p in done.problems)

@@ -56,6 +56,7 @@ from gridref.catalog.kept_report import merged_drifts
 from gridref.catalog.values import refusing_damage
 from gridref.combine import (
     BATCH_GROUPS,
+    Along,
     Combination,
     CombinedPart,
     CombineOptions,
@@ -500,8 +501,12 @@ def _combine_elsewhere(
                 yield partition.part
         failures.close(n_done)
 
-    read, by_label = reader_for(job.scanning.storage_options).read, job.order == "label"
-    return combine_parts(parts(), job.dims[0], read=read, options=job.rules, by_label=by_label)
+    read = reader_for(job.scanning.storage_options).read
+    return combine_parts(parts(), _along(job), read=read, options=job.rules)
+
+
+def _along(job: Job) -> Along:
+    return Along((job.dims[0],), by_label=job.order == "label")
 
 
 @keeps_at_hand
@@ -512,8 +517,8 @@ def _combine_here(addresses: tuple[str, ...], max_in_flight: int, *, job: Job) -
     groups = [own for _, own in pairs if not isinstance(own, GridrefError)]
     if not groups or (failed and job.running.on_error == "raise"):
         return _Partition(None, failed)
-    read, by_label = reader_for(job.scanning.storage_options).read, job.order == "label"
-    part = combine_part(groups, job.dims[0], read=read, options=job.rules, by_label=by_label)
+    read = reader_for(job.scanning.storage_options).read
+    part = combine_part(groups, _along(job), read=read, options=job.rules)
     return _Partition(part, failed)
 
 

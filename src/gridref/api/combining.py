@@ -16,9 +16,8 @@ from gridref.combine import (
     CombineOptions,
     combine,
     combine_mosaic,
-    combine_stack,
 )
-from gridref.combine.concatenation import with_labels
+from gridref.combine.labelled import with_labels
 from gridref.combine.mosaic import check_tolerance
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError, Message, Option
@@ -133,9 +132,8 @@ def stack(
     """
     opened = _Opened(storage_options)
     rules = CombineOptions(**with_converter(options))
-    done = combine_stack(
-        opened.noted(groups), dim, labels=labels, read=opened.read, options=rules
-    ).unwrap()
+    labelled = with_labels(opened.noted(groups), dim, labels)
+    done = combine(labelled, dim, read=opened.read, options=rules).unwrap()
     return readable(done, opened.sources)
 
 

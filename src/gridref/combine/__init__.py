@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gridref.combine.concatenation import (
+from gridref.combine.along import Along
+from gridref.combine.combining import (
     BATCH_GROUPS,
     CombinedPart,
     combine,
     combine_part,
     combine_parts,
-    combine_stack,
 )
-from gridref.combine.hypercube import combine_hypercube
+from gridref.combine.hypercube import Hypercube
 from gridref.combine.instances import combine_ragged
 from gridref.combine.mosaic import combine_mosaic
 from gridref.combine.options import CombineOptions
@@ -25,19 +25,19 @@ from gridref.combine.report import (
 
 __all__ = [
     "BATCH_GROUPS",
+    "Along",
     "Combination",
     "CombineOptions",
     "CombinedPart",
     "Drift",
     "DriftCase",
     "DriftReport",
+    "Hypercube",
     "combine",
-    "combine_hypercube",
     "combine_mosaic",
     "combine_part",
     "combine_parts",
     "combine_ragged",
-    "combine_stack",
     "in_groups",
     "merged_reports",
 ]

@@ -18,6 +18,7 @@ from gridref.combine.labels import LabelOrder, order_labels
 from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.rules.indices import counts_along, refuse_moved
 from gridref.combine.rules.single import repeated_along
+from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.joining import missing_like
@@ -37,11 +38,20 @@ class Along(Layout):
         The variables of a group before labels of other dimensions were aligned: what an input does
         not hold hides nothing of another one, what is missing for want of a label does, as in
         xarray.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no dimension.
     """
 
     by_label: bool = False
     order: LabelOrder | None = None
     inputs: Mapping[str, Column] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.growing:
+            raise InvalidRequestError("nothing to combine along: no dimension")
 
     @property
     def repeats(self) -> bool:

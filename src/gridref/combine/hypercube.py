@@ -16,80 +16,34 @@ import numpy as np
 
 from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Notes
-from gridref.combine.concatenation import combine_batch
 from gridref.combine.labels import Places, comparable_labels, fall, find_places, united
 from gridref.combine.layout import Layout, Lengths, Task
-from gridref.combine.options import CombineOptions, Read
-from gridref.combine.report import Combination
+from gridref.combine.options import CombineOptions
 from gridref.combine.rules.gaps import with_padding
 from gridref.combine.rules.indices import counts_along, refuse_moved
 from gridref.combine.rules.packing import Packing, unpack_all
 from gridref.combine.rules.single import contradicting_files, repeated_along
 from gridref.combine.values import Values, same_values
 from gridref.errors import InvalidRequestError, Message, Option
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray
 from gridref.model.reference_systems import referred_names
 
 _N_SHOWN = 4
 """Holes that a report lists one by one."""
 
 
-def combine_hypercube(
-    groups: Iterable[VirtualGroup],
-    dims: Sequence[str],
-    *,
-    read: Read | None = None,
-    options: CombineOptions | None = None,
-) -> Combination:
-    """Lay groups out by their labels along several dimensions, and report what differed.
-
-    Parameters
-    ----------
-    groups
-        The inputs, in any order; all are kept in memory. Each says its labels along each dimension:
-        as the coordinate of a dimension that it has, or as a scalar variable of that name.
-    dims
-        The dimensions; new ones are put first, in this order. None merges inputs of different
-        variables.
-    read, options
-        As for `gridref.combine.combine`. Variables without some of the dimensions have to agree
-        between inputs of the same labels, or are repeated, as `variables` says; single values that
-        differ (a ``valid_time`` of each run and step) always are. What no input holds
-        is a missing block whatever `join` says, and a drift of the report.
-
-    Returns
-    -------
-    Combination
-        Problems are labels that are missing or cannot be compared, inputs that hold the same labels
-        of a variable (`overlap`), and drift that no rule resolves.
-
-    Raises
-    ------
-    InvalidRequestError
-        For no inputs, ``overlap="keep"``, or labels that hardly any inputs share.
-    """
-    rules = options or CombineOptions()
-    if rules.overlap == "keep":
-        raise InvalidRequestError(
-            Message(
-                Option("overlap", "keep"),
-                " keeps labels that repeat, and where files lie by their labels only "
-                "one input can be shown at each place: lay them one after the other "
-                "along one dimension (concat_dim alone, or layout='nested'), or take "
-                "another overlap",
-            )
-        )
-    inputs = list(groups)
-    if not inputs:
-        raise InvalidRequestError("nothing to combine: no inputs")
-    names = [f"input {number + 1}" for number in range(len(inputs))]
-    done = combine_batch(inputs, names, Hypercube(tuple(dims)), read, rules)
-    return done.telling_what_is_left_out()
-
-
 @dataclass(frozen=True, eq=False)
 class Hypercube(Layout):
-    """Every file in the box of its labels.
+    """Every file in the box of its labels, which say where it lies whatever the order of files.
+
+    Each says its labels along each dimension: as the coordinate of a dimension that it has, or as a
+    scalar variable of that name. New dimensions are put first, in their order. No dimension merges
+    files of different variables.
+
+    Variables without some of the dimensions have to agree between files of the same labels, or are
+    repeated, as `CombineOptions.variables` says; single values that differ (a ``valid_time`` of
+    each run and step) always are. What no file holds is a missing block whatever ``join`` says, and
+    a drift of the report. Labels that are missing or cannot be compared are problems.
 
     Attributes
     ----------
@@ -103,6 +57,20 @@ class Hypercube(Layout):
     referred: Collection[str] = ()
 
     each_may_be_new = True
+    in_batches = False
+
+    def check(self, rules: CombineOptions) -> None:
+        """Refuse to keep labels that repeat."""
+        if rules.overlap == "keep":
+            raise InvalidRequestError(
+                Message(
+                    Option("overlap", "keep"),
+                    " keeps labels that repeat, and where files lie by their labels only "
+                    "one input can be shown at each place: lay them one after the other "
+                    "along one dimension (concat_dim alone, or layout='nested'), or take "
+                    "another overlap",
+                )
+            )
 
     @property
     def repeats(self) -> bool:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
 from gridref.combine.boxes import Runs
 from gridref.combine.columns import Column, source_name
-from gridref.combine.concatenation import combine, combine_batch, fold
+from gridref.combine.combining import combine
 from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, DriftReport, grouped
@@ -425,5 +424,4 @@ def _laid(
     values = Values(read)
     rows = (dims.padded(part, rules) for group in inputs for part in dims.split(group, values))
     layout = Padded((dims.instance, *(dims.shown.get(dim, dim) for dim in dims.samples)))
-    done = fold(rows, partial(combine_batch, layout=layout, read=read, options=rules))
-    return done.telling_what_is_left_out()
+    return combine(rows, layout, read=read, options=rules)

@@ -17,6 +17,7 @@ import numpy as np
 
 from gridref.combine.boxes import Runs, lay
 from gridref.combine.columns import Column, Notes
+from gridref.combine.options import CombineOptions
 from gridref.combine.rules.gaps import fill_for_gaps, with_padding
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
@@ -45,6 +46,18 @@ class Layout:
 
     each_may_be_new: ClassVar[bool] = False
     """Whether inputs may lack some of the dimensions, and not all of them or none."""
+
+    in_batches: ClassVar[bool] = True
+    """Whether what batches of inputs gave can be combined once more, as if it were inputs."""
+
+    def check(self, rules: CombineOptions) -> None:
+        """Check that options mean something for the layout.
+
+        Raises
+        ------
+        InvalidRequestError
+            If one does not.
+        """
 
     @property
     def repeats(self) -> bool:

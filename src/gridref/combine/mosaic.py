@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Notes, columns_of, source_name, value_keys
-from gridref.combine.concatenation import fold, group_attributes
+from gridref.combine.combining import fold, group_attributes
 from gridref.combine.georeference import (
     Misfit,
     Raster,
@@ -364,7 +364,7 @@ def combine_mosaic(
         inputs in memory.
     stack
         Dimensions besides rows and columns. Each input has its labels as variables of these names
-        (see `gridref.combine.concatenation.with_label`). Labels are sorted, and new dimensions are
+        (see `gridref.combine.labelled.with_label`). Labels are sorted, and new dimensions are
         first.
     merge
         Whether inputs hold different variables, which are merged.

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gridref.combine.concatenation import with_label
-from gridref.combine.hypercube import combine_hypercube
+from gridref.combine.combining import combine
+from gridref.combine.hypercube import Hypercube
+from gridref.combine.labelled import with_label
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, Drift, DriftReport, grouped
 from gridref.errors import Problem
@@ -122,7 +123,7 @@ def _one_image(
     where = f"{first.row}/{first.column}/{first.field}"
     group = first.group
     if dims:
-        done = combine_hypercube([i.group for i in several], dims, read=read, options=rules)
+        done = combine([i.group for i in several], Hypercube(tuple(dims)), read=read, options=rules)
         if done.group is None:
             return list(done.problems)
         group = done.group
@@ -196,7 +197,7 @@ def _cube(fields: Sequence[PlateImage], read: Read | None, rules: CombineOptions
         plain = VirtualGroup() if part is None else part.with_changes(groups={}, attrs={})
         named: Any = f"{field.row}{field.column.rjust(2, '0')}"
         groups.append(with_label(with_label(plain, "well", named), "field", field.field))
-    return combine_hypercube(groups, ["well", "field"], read=read, options=rules)
+    return combine(groups, Hypercube(("well", "field")), read=read, options=rules)
 
 
 def _cube_drifts(cube: Combination, n_files: int) -> tuple[Drift, ...]:

@@ -15,7 +15,7 @@ import xarray as xr
 from gridref import concat
 from gridref.api.opening import reader_for
 from gridref.combine import CombineOptions, DriftReport, combine
-from gridref.combine.concatenation import BATCH_GROUPS
+from gridref.combine.combining import BATCH_GROUPS
 from gridref.combine.rules.times import INLINE_LIMIT_BYTES
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -538,7 +538,7 @@ def of_one_variable(name: str, labels: list[int], start: float) -> VirtualGroup:
 def test_files_of_one_variable_each_hide_nothing_of_each_other(
     rule: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     files = [
         of_one_variable("tas", [0, 1, 2], 10.0),
         of_one_variable("pr", [0, 1, 2], 20.0),
@@ -570,7 +570,7 @@ def test_integers_that_other_files_complete_stay_integers() -> None:
 def test_a_dimension_that_no_file_has_is_said_first(
     batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     files = [labelled(1, 2, 3), labelled(4, 5)]
     with pytest.raises(CombineError) as error:
         concat(files, "tmie", read=read_slowly)
@@ -782,7 +782,7 @@ def test_batches_combine_like_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     files = [part(k) for k in range(11)]
     whole = combine(files, "time", read=read_slowly)
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 3)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 3)
     batched = combine(iter(files), "time", read=read_slowly)
     assert whole.group is not None
     assert batched.group is not None
@@ -797,7 +797,7 @@ def test_batches_combine_like_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_inputs_of_an_iterator_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 4)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 4)
     alive: list[weakref.ref[VirtualGroup]] = []
     most = 0
 
@@ -863,7 +863,7 @@ def test_attributes_that_differ_a_little_are_reported(one: Any, other: Any) -> N
 
 @pytest.mark.parametrize("batch", [1024, 7])
 def test_attributes_of_many_values_are_counted(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     parts = [group(v=numbers([1.0], note=f"n{k // 2}")) for k in range(60)]
     (drift,) = combine(parts, "time").report
     assert [case.value for case in drift.cases[:2]] == ["note = n0", "note = n1"]
@@ -967,7 +967,7 @@ BATCHED_TIMES: dict[str, list[tuple[str, Any]]] = {
 def test_times_of_batches_are_exact_at_any_size(
     monkeypatch: pytest.MonkeyPatch, name: str, limit: int, with_bounds: bool
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 2)
     monkeypatch.setattr("gridref.combine.rules.times.INLINE_LIMIT_BYTES", limit)
     times = [numbers(data, units=units) for units, data in BATCHED_TIMES[name]]
     groups = [group(time=time) for time in times]

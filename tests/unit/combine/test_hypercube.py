@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.combine import Combination, CombineOptions, combine_hypercube, combine_stack
-from gridref.combine.concatenation import label_values, with_label
+from gridref.combine import Combination, CombineOptions, Hypercube, combine
+from gridref.combine.labelled import label_values, with_label, with_labels
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
@@ -27,8 +27,11 @@ def field(t: list[int], x: list[int], **more: VirtualArray) -> VirtualGroup:
 
 
 def cube(*groups: VirtualGroup, **options: Any) -> Combination:
-    return combine_hypercube(
-        list(groups), ["t", "x"], read=read_slowly, options=CombineOptions(**options)
+    return combine(
+        list(groups),
+        Hypercube(("t", "x")),
+        read=read_slowly,
+        options=CombineOptions(**options),
     )
 
 
@@ -218,18 +221,18 @@ def test_a_label_is_a_coordinate() -> None:
 def test_one_label_for_each_input(n_labels: int) -> None:
     groups = [VirtualGroup({"v": array([1, 2], "x")}) for _ in range(2)]
     if n_labels == 2:
-        done = combine_stack(groups, "t", labels=[3, 4], read=read_slowly)
+        done = combine(with_labels(groups, "t", [3, 4]), "t", read=read_slowly)
         assert values_of(done, "t") == [3, 4]
         assert values_of(done, "v") == [[1, 2], [1, 2]]
         return
     message = "1 for more inputs" if n_labels == 1 else "3 for 2"
     with pytest.raises(InvalidRequestError, match=message):
-        combine_stack(groups, "t", labels=[*range(n_labels)], read=read_slowly)
+        combine(with_labels(groups, "t", [*range(n_labels)]), "t", read=read_slowly)
 
 
 def test_stacking_takes_one_dimension() -> None:
     with pytest.raises(InvalidRequestError, match="name of one dimension"):
-        combine_stack([VirtualGroup()], ["t"], read=read_slowly)  # type: ignore[arg-type]
+        with_labels([VirtualGroup()], ["t"], None)  # type: ignore[arg-type]
 
 
 def test_single_values_that_differ_where_labels_cannot_be_compared() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.combine import CombineOptions, combine, combine_hypercube
+from gridref.combine import Along, CombineOptions, Hypercube, combine
 from gridref.combine.boxes import Runs
 from gridref.combine.labels import LabelOrder, Places, fall, label_text
 from gridref.combine.rules.joined_labels import reindex
@@ -195,7 +195,7 @@ def by_label(*labels: Any) -> tuple[list[Any], list[tuple[str, str]]]:
     """Labels of the result, where each value is ten times its label; and what is said of them."""
     kind = "S1" if isinstance(labels[0][0], str) else "f8"
     groups = [series(np.array(part, kind), 10 * number) for number, part in enumerate(labels)]
-    done = combine(groups, "x", read=read_slowly, by_label=True)
+    done = combine(groups, Along(("x",), by_label=True), read=read_slowly)
     assert done.group is not None
     given = [
         (label, 10 * number + i) for number, part in enumerate(labels)
@@ -224,7 +224,7 @@ def by_label(*labels: Any) -> tuple[list[Any], list[tuple[str, str]]]:
 def test_files_are_placed_by_their_labels(
     labels: Any, expected: list[Any], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", batch)
     found, said = by_label(*labels)
     assert found == expected
     assert ("order", "placed by label") in said
@@ -239,7 +239,7 @@ def test_labels_that_say_no_order_leave_the_given_one(labels: Any) -> None:
 
 def test_labels_that_cannot_be_compared_leave_the_given_order() -> None:
     groups = [series(np.array([2.0, np.nan])), series(np.array([0.0, 1.0]), 10)]
-    done = combine(groups, "x", read=read_slowly, by_label=True)
+    done = combine(groups, Along(("x",), by_label=True), read=read_slowly)
     assert done.group is not None
     assert read_slowly(done.group.arrays["v"]).tolist() == [0, 1, 10, 11]
     assert [(drift.cause, drift.resolution) for drift in done.report] == [("labels", "order kept")]
@@ -275,7 +275,7 @@ def test_inputs_without_labels_add_nothing_to_a_cube() -> None:
             }
         )
 
-    done = combine_hypercube([field([]), field([1]), field([0])], ["t", "x"], read=read_slowly)
+    done = combine([field([]), field([1]), field([0])], Hypercube(("t", "x")), read=read_slowly)
     assert done.group is not None
     assert read_slowly(done.group.arrays["v"]).tolist() == [[0, 1], [10, 11]]
 
@@ -338,13 +338,13 @@ def test_elements_that_are_counted_stay_in_their_order() -> None:
 
     rules = CombineOptions(index_variables={"first": "x"})
     moved = [counted([3, 4]), counted([0, 1, 2])]
-    done = combine(moved, "x", read=read_slowly, options=rules, by_label=True)
+    done = combine(moved, Along(("x",), by_label=True), read=read_slowly, options=rules)
     assert done.group is not None
     assert read_slowly(done.group.arrays["x"]).tolist() == [3, 4, 0, 1, 2]
     assert read_slowly(done.group.arrays["first"]).tolist() == [0, 1, 2, 3, 4]
-    cube = combine_hypercube(moved, ["x"], read=read_slowly, options=rules)
+    cube = combine(moved, Hypercube(("x",)), read=read_slowly, options=rules)
     assert [problem.cause for problem in cube.problems] == ["index-shift"]
-    cube = combine_hypercube(moved[::-1], ["x"], read=read_slowly, options=rules)
+    cube = combine(moved[::-1], Hypercube(("x",)), read=read_slowly, options=rules)
     assert cube.group is not None
     assert read_slowly(cube.group.arrays["first"]).tolist() == [0, 1, 2, 3, 4]
     both = [counted([0, 1]), counted([1, 2])]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gridref import stack
-from gridref.combine import combine_stack
+from gridref.combine import combine
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
@@ -89,7 +89,7 @@ def test_a_label_that_repeats_is_an_overlap() -> None:
 
 
 def test_drift_is_reported_as_in_a_concatenation() -> None:
-    done = combine_stack([field(0.0, title="a"), field(1.0, title="b")], "run")
+    done = combine([field(0.0, title="a"), field(1.0, title="b")], "run")
     assert [drift.cause for drift in done.report] == ["attributes"]
     assert done.group is not None
 

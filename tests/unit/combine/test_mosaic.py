@@ -321,7 +321,7 @@ def test_options_that_mean_nothing_are_refused_by_name(options: dict[str, Any]) 
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 2)
 
 
 SCATTERED = [(0, 0), (30, 0), (15, -20), (40, -45), (0, -50), (20, -30), (-20, 10)]
@@ -337,7 +337,7 @@ def scattered() -> list[VirtualGroup]:
 @pytest.mark.parametrize("overlap", ["first", "last"])
 def test_batches_make_the_same_mosaic(overlap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = mosaic(scattered(), overlap=overlap)
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 2)
     parts = mosaic(iter(scattered()), overlap=overlap)
     for name in ("band_data", "x", "y"):
         np.testing.assert_array_equal(
@@ -375,7 +375,7 @@ def test_reports_of_batches_count_all_inputs() -> None:
 
 
 def test_inputs_are_taken_one_batch_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 3)
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 3)
     alive: weakref.WeakSet[VirtualGroup] = weakref.WeakSet()
     most = 0
 

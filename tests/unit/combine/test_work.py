@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gridref.combine import combine, combine_hypercube
+from gridref.combine import Hypercube, combine
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, Source
@@ -35,7 +35,7 @@ def test_another_variable_costs_few_lines_a_file() -> None:
     for n_variables in (2, 12):
         files = [file(member, month, n_variables) for member in range(4) for month in range(50)]
         with counted_work() as work:
-            done = combine_hypercube(files, ["member", "time"])
+            done = combine(files, Hypercube(("member", "time")))
         assert done.group is not None
         assert done.group.arrays["v1"].shape == (4, 500, 4, 5)
         lines.append(work.n_lines)

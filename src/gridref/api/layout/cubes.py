@@ -16,8 +16,8 @@ from gridref.combine import (
     Combination,
     CombineOptions,
     DriftReport,
+    Hypercube,
     combine,
-    combine_hypercube,
     merged_reports,
 )
 from gridref.combine.options import Read, Repeat
@@ -43,7 +43,7 @@ def combine_by_coords(
         Dimensions that were named, or have labels; none merges what the coordinates do not part.
     """
     every = [*dims, *(dim for dim in varying_dims(groups, read) if dim not in dims)]
-    return combine_hypercube(groups, every, read=read, options=options)
+    return combine(groups, Hypercube(tuple(every)), read=read, options=options)
 
 
 def varying_dims(groups: Sequence[VirtualGroup], read: Read) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from gridref.api.layout.labels import LabelPattern
 from gridref.api.layout.sources import LabelSources
 from gridref.combine import CombineOptions, combine
-from gridref.combine.concatenation import label_values, with_label
+from gridref.combine.labelled import label_values, with_label
 from gridref.combine.options import Read
 from gridref.combine.report import Drift, DriftReport
 from gridref.errors import InvalidRequestError, Place

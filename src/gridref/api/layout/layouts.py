@@ -42,18 +42,18 @@ from gridref.api.layout.sources import (
 )
 from gridref.catalog.opening import ParquetManifest
 from gridref.combine import (
+    Along,
     Combination,
     CombineOptions,
     DriftReport,
+    Hypercube,
     combine,
-    combine_hypercube,
     combine_mosaic,
     combine_ragged,
-    combine_stack,
     in_groups,
 )
-from gridref.combine.concatenation import with_label
 from gridref.combine.forecasts import VALID_TIME
+from gridref.combine.labelled import with_label, with_labels
 from gridref.combine.mosaic import check_tolerance
 from gridref.combine.options import Read, Repeat
 from gridref.errors import InvalidRequestError, Message, Option, Place
@@ -95,9 +95,8 @@ class Combining:
 
     def along(self, groups: Iterable[VirtualGroup], dims: Sequence[str]) -> Combination:
         """Combine groups that follow each other along dimensions that they have, or a new one."""
-        dim = dims[0] if len(dims) == 1 else dims
-        by_label = self.order == "label"
-        return combine(groups, dim, read=self.read, options=self.rules, by_label=by_label)
+        along = Along(tuple(dims), by_label=self.order == "label")
+        return combine(groups, along, read=self.read, options=self.rules)
 
 
 class Layout(Shown):
@@ -302,7 +301,7 @@ class InARow(Layout):
                 )
             )
         if named:
-            done = combine_hypercube(every, named, read=how.read, options=rules)
+            done = combine(every, Hypercube(tuple(named)), read=how.read, options=rules)
         else:
             done = combine_by_coords(every, dims, read=how.read, options=rules)
         done = replace(done, report=noted.told(done.report))
@@ -444,13 +443,9 @@ class Stack(InARow):
 
     def _row(self, scanned: Scanned, how: Combining) -> Combination:
         noted = Contradicted(how.read)
-        done = combine_stack(
-            self.labelled(scanned, noted),
-            self.dim,
-            read=how.read,
-            options=_with_labels_beside(how.rules, self._pattern),
-            by_label=how.order == "label",
-        )
+        inputs = with_labels(self.labelled(scanned, noted), self.dim, None)
+        rules = _with_labels_beside(how.rules, self._pattern)
+        done = replace(how, rules=rules).along(inputs, [self.dim])
         return self._whole(replace(done, report=noted.told(done.report)), how.read)
 
     def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:

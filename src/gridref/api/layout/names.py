@@ -16,7 +16,7 @@ from typing import Any
 
 from gridref.api.layout.labels import LabelPattern
 from gridref.combine import Combination, CombineOptions
-from gridref.combine.concatenation import label_values, with_label
+from gridref.combine.labelled import label_values, with_label
 from gridref.combine.options import Read
 from gridref.combine.plates import PlateImage, combine_plate
 from gridref.errors import InvalidRequestError, Place

@@ -11,7 +11,7 @@ import numpy as np
 
 from gridref.api.layout.labels import LabelPattern, duration_seconds
 from gridref.combine.columns import source_name
-from gridref.combine.concatenation import label_values, with_label
+from gridref.combine.labelled import label_values, with_label
 from gridref.combine.labels import label_text
 from gridref.combine.options import Read
 from gridref.combine.report import Drift, DriftReport

@@ -1,24 +1,20 @@
-"""Combine any number of groups along a dimension, existing or new.
+"""Combine any number of groups, at the places that a layout finds for them.
 
 Input is an iterable of virtual groups. Output is a `Combination`: the combined group, the drift
 report and the problems. Groups are combined batch by batch, then the results of the batches, and
-so never have to be in memory together. `combine_stack` gives each group a label along a new
-dimension first.
+so never have to be in memory together. A layout that has to see all of them gets one batch.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from gridref.combine.along import Along
-from gridref.combine.columns import Notes, columns_of, source_name
+from gridref.combine.columns import Notes, columns_of
 from gridref.combine.layout import Layout, Task
 from gridref.combine.level import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
@@ -29,12 +25,12 @@ from gridref.combine.rules.gaps import note_damaged
 from gridref.combine.rules.single import stack_columns, stacked_attributes
 from gridref.combine.telling_attributes import as_coordinates, with_told_names, without_names
 from gridref.combine.values import Values
-from gridref.errors import InvalidRequestError, Place, Problem
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.errors import InvalidRequestError, Problem
+from gridref.model.array import VirtualGroup
 from gridref.model.label_ends import LabelEnds, label_ends
 from gridref.model.scan_report import ScanReport
 
-# One batch: groups in memory, along a dimension
+# One batch: groups in memory
 
 
 def combine_batch(
@@ -162,49 +158,49 @@ def group_attributes(
 
 # Any number of groups, batch by batch
 
-Dims = str | Sequence[str]
-
 BATCH_GROUPS = 1024
 """Groups that are combined at a time; more of them are combined batch by batch."""
 
 
 def combine(
     groups: Iterable[VirtualGroup],
-    dim: Dims,
+    layout: Layout | str | Sequence[str],
     *,
     read: Read | None = None,
     options: CombineOptions | None = None,
-    by_label: bool = False,
 ) -> Combination:
-    """Combine groups along a dimension; return differences and problems instead of raising.
+    """Combine groups; return differences and problems instead of raising.
 
     Parameters
     ----------
     groups
-        The inputs, in order. An iterator is taken in batches, and no input is kept.
-    dim
-        Name of the dimension; a new one is put first. Several names let each of them grow (ragged
-        arrays).
+        The inputs, in order. An iterator is taken in batches, and no input is kept, but for layouts
+        that have to see all of them.
+    layout
+        How inputs are placed. The name of a dimension places them one after the other along it; a
+        new one is put first. Several names let each of them grow (ragged arrays).
     read
         Reads all values of an array, for the rules that compare or change values. Without it they
         use inline values and metadata only.
-    by_label
-        Whether to sort the inputs by their labels, if these have an order.
 
     Raises
     ------
     InvalidRequestError
-        For no inputs, or no dimension.
+        For no inputs, no dimension, or an option that has no meaning for the layout.
     """
-    rules = options or CombineOptions()
-    batches = enumerate(itertools.batched(groups, BATCH_GROUPS))
-    parts = (
-        combine_part(
-            batch, dim, number=number * BATCH_GROUPS, read=read, options=rules, by_label=by_label
+    layout, rules = _layout_of(layout), options or CombineOptions()
+    layout.check(rules)
+    parts: Iterable[CombinedPart]
+    if layout.in_batches:
+        batches = enumerate(itertools.batched(groups, BATCH_GROUPS))
+        parts = (
+            combine_part(batch, layout, number=number * BATCH_GROUPS, read=read, options=rules)
+            for number, batch in batches
         )
-        for number, batch in batches
-    )
-    return combine_parts(parts, dim, read=read, options=rules, by_label=by_label)
+    else:
+        inputs = list(groups)
+        parts = [combine_part(inputs, layout, read=read, options=rules)] if inputs else []
+    return combine_parts(parts, layout, read=read, options=rules)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,12 +221,11 @@ class CombinedPart:
 
 def combine_part(
     groups: Sequence[VirtualGroup],
-    dim: Dims,
+    layout: Layout | str | Sequence[str],
     *,
     number: int = 0,
     read: Read | None = None,
     options: CombineOptions | None = None,
-    by_label: bool = False,
 ) -> CombinedPart:
     """Combine neighbouring inputs of a `combine`, in any process.
 
@@ -238,7 +233,7 @@ def combine_part(
     ----------
     groups
         At least one.
-    dim, read, options, by_label
+    layout, read, options
         As for `combine`.
     number
         How many inputs there are before, for names of those that do not know their file.
@@ -248,20 +243,19 @@ def combine_part(
     InvalidRequestError
         For no dimension.
     """
-    growing = _growing(dim)
-    names = [f"input {number + within + 1}" for within in range(len(groups))]
-    layout = Along(growing, by_label=by_label)
+    layout = _layout_of(layout)
+    names = _names(number, len(groups))
     done = combine_batch(groups, names, layout, read, options or CombineOptions())
-    return CombinedPart(done, groups[0] if is_new(groups, growing) else None)
+    stacked = not layout.each_may_be_new and is_new(groups, layout.growing)
+    return CombinedPart(done, groups[0] if stacked else None)
 
 
 def combine_parts(
     parts: Iterable[CombinedPart],
-    dim: Dims,
+    layout: Layout | str | Sequence[str],
     *,
     read: Read | None = None,
     options: CombineOptions | None = None,
-    by_label: bool = False,
 ) -> Combination:
     """Combine what `combine_part` made of all inputs, in their order: the result is `combine`'s.
 
@@ -270,53 +264,43 @@ def combine_parts(
     InvalidRequestError
         For no inputs, or no dimension.
     """
-    growing = _growing(dim)
-    rules = options or CombineOptions()
-    some = partial(
-        combine_batch, layout=Along(growing, by_label=by_label), read=read, options=rules
-    )
+    layout = _layout_of(layout)
+    some = partial(combine_batch, layout=layout, read=read, options=options or CombineOptions())
     known = list(parts)
     done = _joined_parts([part.done for part in known], some)
     without = [part.without for part in known]
     if done.problems and without[0] is not None and None not in without:
-        first = no_such_dimension(growing[0], without[0], done.report.files)
+        first = no_such_dimension(layout.growing[0], without[0], done.report.files)
         done = replace(done, problems=(first, *done.problems))
     return done.telling_what_is_left_out()
 
 
-def _growing(dim: Dims) -> tuple[str, ...]:
-    growing = (dim,) if isinstance(dim, str) else tuple(dim)
-    if not growing:
-        raise InvalidRequestError("nothing to combine along: no dimension")
-    return growing
+def _layout_of(layout: Layout | str | Sequence[str]) -> Layout:
+    if isinstance(layout, Layout):
+        return layout
+    return Along((layout,) if isinstance(layout, str) else tuple(layout))
+
+
+def _names(number: int, n_groups: int) -> list[str]:
+    """Names of groups that do not know their file, after so many others."""
+    return [f"input {number + within + 1}" for within in range(n_groups)]
 
 
 CombineSome = Callable[[Sequence[VirtualGroup], Sequence[str]], Combination]
 """Combines groups that are in memory, with names for those that do not know their file."""
 
 
-def fold(
-    groups: Iterable[VirtualGroup], some: CombineSome, again: CombineSome | None = None
-) -> Combination:
-    """Combine groups batch by batch, and then the results of the batches.
-
-    Parameters
-    ----------
-    groups
-        The inputs, in order; none is kept.
-    again
-        Combines the results of the batches; by default `some`.
+def fold(groups: Iterable[VirtualGroup], some: CombineSome, again: CombineSome) -> Combination:
+    """Combine groups batch by batch, and then the results of the batches, if there are several.
 
     Raises
     ------
     InvalidRequestError
         For no inputs.
     """
-    results: list[Combination] = []
-    for number, batch in enumerate(itertools.batched(groups, BATCH_GROUPS)):
-        names = [f"input {number * BATCH_GROUPS + within + 1}" for within in range(len(batch))]
-        results.append(some(batch, names))
-    return _joined_parts(results, again or some)
+    batches = enumerate(itertools.batched(groups, BATCH_GROUPS))
+    results = [some(own, _names(number * BATCH_GROUPS, len(own))) for number, own in batches]
+    return _joined_parts(results, again)
 
 
 def _joined_parts(results: Sequence[Combination], again: CombineSome) -> Combination:
@@ -347,147 +331,3 @@ def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:
         Problem(cause, message, variable, tuple(dict.fromkeys(sources)))
         for (cause, message, variable), sources in sources_of.items()
     )
-
-
-# Stacks: inputs along a new dimension, each with a label
-
-_TIME_UNITS = {
-    "D": "days",
-    "h": "hours",
-    "m": "minutes",
-    "s": "seconds",
-    "ms": "milliseconds",
-    "us": "microseconds",
-    "ns": "nanoseconds",
-}
-
-
-def combine_stack(
-    groups: Iterable[VirtualGroup],
-    dim: str,
-    *,
-    labels: ArrayLike | None = None,
-    read: Read | None = None,
-    options: CombineOptions | None = None,
-    by_label: bool = False,
-) -> Combination:
-    """Stack groups; return differences and problems instead of raising.
-
-    Parameters
-    ----------
-    groups, read, options, by_label
-        As for `combine`.
-    dim
-        Name of the new dimension; it is put first. Inputs may have it with length 1.
-    labels
-        One label for each input: numbers, strings or ``datetime64``. They become the coordinate of
-        the dimension; times are kept as integers with CF ``units`` (CF conventions, 4.4).
-
-    Raises
-    ------
-    InvalidRequestError
-        For no inputs, an input that has the dimension with another length than 1, or labels that
-        are not one for each input.
-    """
-    if not isinstance(dim, str):
-        raise InvalidRequestError(f"stacking takes the name of one dimension, got {dim!r}")
-    if labels is None:
-        named: Iterable[VirtualGroup] = (_checked(group, dim) for group in groups)
-    else:
-        named = with_labels(groups, dim, labels)
-    return combine(named, dim, read=read, options=options, by_label=by_label)
-
-
-def with_label(
-    group: VirtualGroup, dim: str, label: Any, attrs: Mapping[str, Any] | None = None
-) -> VirtualGroup:
-    """A group with its label as a coordinate, which stacking lays along the new dimension.
-
-    Parameters
-    ----------
-    dim
-        Name of the dimension; its length is 1 if the group has it.
-    label
-        A number or a string.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the group has the dimension already, of another length than 1.
-    """
-    has_dim = any(dim in array.dims for array in _checked(group, dim).arrays.values())
-    values = np.asarray(label).reshape((1,) if has_dim else ())
-    coordinate = VirtualArray.from_numpy(values, (dim,) if has_dim else (), attrs)
-    return group.with_changes(arrays={**group.arrays, dim: coordinate})
-
-
-def with_labels(
-    groups: Iterable[VirtualGroup], dim: str, labels: ArrayLike
-) -> Iterator[VirtualGroup]:
-    """Groups with a label each, as `with_label` gives them one.
-
-    Parameters
-    ----------
-    groups, dim, labels
-        As for `combine_stack`.
-
-    Raises
-    ------
-    InvalidRequestError
-        For labels that are not one for each input.
-    """
-    return _labelled(groups, dim, *label_values(labels))
-
-
-def _checked(group: VirtualGroup, dim: str) -> VirtualGroup:
-    """The group, which has no dimension of that name but of length 1."""
-    for name, array in group.arrays.items():
-        if dim in array.dims and array.shape[array.dims.index(dim)] != 1:
-            extent = array.shape[array.dims.index(dim)]
-            raise InvalidRequestError(
-                f"it has a dimension {dim!r} of length {extent}: stacking makes a new one;"
-                " concatenating lays inputs along one that they have",
-                Place(source_name(group), name),
-            )
-    return group
-
-
-def label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
-    """Labels as stored, and the attributes of their coordinate."""
-    values = np.asarray(labels)
-    if values.dtype == object:
-        values = _times(labels)
-    if values.ndim != 1 or values.dtype.kind not in "biufUSM":
-        raise InvalidRequestError(
-            f"labels are a sequence of numbers, strings or times, got {values.dtype} of shape"
-            f" {values.shape}"
-        )
-    if values.dtype.kind != "M":
-        return values, {}
-    if np.isnat(values).any():
-        raise InvalidRequestError("labels are times, and one of them is NaT")
-    unit, count = np.datetime_data(values.dtype)
-    if unit not in _TIME_UNITS or count != 1:
-        unit = "D" if unit in ("Y", "M", "W") else "ns"
-        values = values.astype(f"M8[{unit}]")
-    units = f"{_TIME_UNITS[unit]} since 1970-01-01"
-    return values.astype(np.int64), {"units": units, "calendar": "proleptic_gregorian"}
-
-
-def _times(labels: ArrayLike) -> NDArray[Any]:
-    """Python's dates and times as ``datetime64``."""
-    try:
-        return np.asarray(labels, "M8[us]")
-    except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"labels are numbers, strings or times: {error}") from error
-
-
-def _labelled(
-    groups: Iterable[VirtualGroup], dim: str, labels: NDArray[Any], attrs: Mapping[str, str]
-) -> Iterator[VirtualGroup]:
-    """Each group with its label."""
-    for number, (group, label) in enumerate(itertools.zip_longest(groups, labels)):
-        if label is None or group is None:
-            n_inputs = "more inputs" if label is None else number
-            raise InvalidRequestError(f"one label for each input: {len(labels)} for {n_inputs}")
-        yield with_label(group, dim, label, attrs)
