@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.storage import MemoryStore
 
@@ -25,13 +24,10 @@ from gridref.api.scan import scan
 from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package
 from gridref.faces.exports.references import (
-    IN_ARCHIVE,
     INLINE_LIMIT_BYTES,
-    PORTABLE,
-    is_nameable,
-    is_small,
-    refuse,
-    why_not_referenced,
+    Coords,
+    Export,
+    Target,
 )
 from gridref.faces.zarr.store import open_store
 from gridref.formats.kerchunk.files import scan_references
@@ -43,10 +39,7 @@ from gridref.model.array import VirtualGroup
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata
 from gridref.options import option_values
-from gridref.serve.object_reader import ObjectReader
-from gridref.serve.objects import KeySpace
-from gridref.serve.presence import native_references
-from gridref.serve.views import ArrayView, View, ViewOptions
+from gridref.serve.views import View, ViewOptions
 
 try:
     from virtualizarr.manifests import (
@@ -61,12 +54,9 @@ except ImportError as error:
 
 __all__ = ["Parser", "from_virtualizarr", "to_virtualizarr"]
 
-_NATIVE = ViewOptions(View.NATIVE, grid="regular")
-_MANIFESTS = "VirtualiZarr's manifests"
+_TARGET = Target("VirtualiZarr's manifests", ViewOptions(View.NATIVE, grid="regular"))
 _INLINED, _MISSING = "__inlined__", ""
 """What VirtualiZarr writes in place of addresses."""
-
-type Coords = tuple[int, ...]
 
 _CF_ENCODING = frozenset(
     ("_FillValue", "missing_value", "scale_factor", "add_offset", "dtype", "units", "calendar")
@@ -206,24 +196,18 @@ def _storage_options(url: str, registry: Any) -> dict[str, Any] | None:
 
 
 def _manifest_group(group: VirtualGroup, inline_limit: int) -> ManifestGroup:
-    reasons = why_not_referenced(group, _NATIVE)
-    refuse(
-        _MANIFESTS,
-        {name: why for name, why in reasons.items() if not is_small(group, name, inline_limit)},
-    )
-    space = KeySpace(group, _NATIVE, dict.fromkeys(reasons, PORTABLE))
-    return _manifests_below(group, "", space, ObjectReader(reader_for()))
+    export = Export.of(group, _TARGET, reader_for(), inline_limit)
+    export.refuse()
+    return _manifests_below(export, group, "")
 
 
-def _manifests_below(
-    group: VirtualGroup, path: str, space: KeySpace, reader: ObjectReader
-) -> ManifestGroup:
+def _manifests_below(export: Export, group: VirtualGroup, path: str) -> ManifestGroup:
     head = f"{path}/" if path else ""
-    document = space.document(path) or {}
+    document = export.space.document(path) or {}
     return ManifestGroup(
-        {name: _manifest_array(f"{head}{name}", space, reader) for name in group.arrays},
+        {name: _manifest_array(export, f"{head}{name}") for name in group.arrays},
         {
-            name: _manifests_below(below, f"{head}{name}", space, reader)
+            name: _manifests_below(export, below, f"{head}{name}")
             for name, below in group.groups.items()
         },
         {**document.get("attributes", {}), "coordinates": " ".join(_coordinates(group))},
@@ -236,17 +220,42 @@ def _coordinates(group: VirtualGroup) -> list[str]:
     return sorted({name for names in named for name in names if name in group.arrays})
 
 
-def _manifest_array(path: str, space: KeySpace, reader: ObjectReader) -> ManifestArray:
-    view = space.array_view(path)
-    assert view is not None
-    document = space.document(path) or {}
-    if view.view is View.NATIVE:
-        cut = _without_overhang(view.metadata)
-        held = _referenced(path, view, math.prod(cut) * view.metadata.dtype.itemsize)
-        document = {**document, "chunk_grid": ChunkGrid.regular(view.array.shape, cut).to_json()}
-    else:
-        held = _inlined(path, view, space, reader)
-    return ManifestArray(ArrayV3Metadata.from_dict(document), held)
+def _manifest_array(export: Export, path: str) -> ManifestArray:
+    view = export.views[path]
+    chunk_shape = _without_overhang(view.metadata)
+    is_plain = [codec.name for codec in view.metadata.codecs] == ["bytes"]
+    most = math.prod(chunk_shape) * view.metadata.dtype.itemsize if is_plain else None
+    grid_shape = view.chunk_grid.grid_shape
+    paths = np.full(math.prod(grid_shape), _MISSING, np.dtypes.StringDType())
+    offsets, lengths = np.zeros((2, len(paths)), np.uint64)
+    copied = [np.zeros((0, len(grid_shape)), np.int64)]
+    begin = 0
+    for box in export.boxes.get(path, ()):
+        held = box.references
+        in_file = held.present & (held.source >= 0)
+        urls = np.array([*(uri_of(source.url) for source in held.sources), _MISSING], paths.dtype)
+        rows = np.s_[begin : begin + len(in_file)]
+        paths[rows] = urls[np.where(in_file, held.source, -1)]
+        offsets[rows] = held.offset
+        lengths[rows] = held.length if most is None else np.minimum(held.length, most)
+        copied.append(box.coords(np.flatnonzero(held.present & ~in_file)))
+        begin += len(in_file)
+    by_value = np.concatenate(copied) if path in export.boxes else None
+    inlined = {coords: data[:most] for coords, data in export.values(path, by_value)}
+    for coords, data in inlined.items():
+        row = np.ravel_multi_index(coords, grid_shape) if coords else 0
+        paths[row], offsets[row], lengths[row] = _INLINED, 0, len(data)
+    grid = ChunkGrid.regular(view.array.shape, chunk_shape).to_json()
+    return ManifestArray(
+        ArrayV3Metadata.from_dict({**view.metadata.to_json(), "chunk_grid": grid}),
+        ChunkManifest.from_arrays(
+            paths=paths.reshape(grid_shape),
+            offsets=offsets.reshape(grid_shape),
+            lengths=lengths.reshape(grid_shape),
+            validate_paths=False,
+            inlined=inlined,
+        ),
+    )
 
 
 def _without_overhang(metadata: ArrayMetadata) -> Coords:
@@ -263,55 +272,6 @@ def _without_overhang(metadata: ArrayMetadata) -> Coords:
             if lengths[axis] > 1:
                 break
     return tuple(lengths)
-
-
-def _referenced(path: str, view: ArrayView, decoded_bytes: int) -> ChunkManifest:
-    """The manifest of an array whose chunks are shown as they are stored.
-
-    Of uncompressed ones the first `decoded_bytes`.
-    """
-    grid_shape = view.chunk_grid.grid_shape
-    references = native_references(view, (0,) * len(grid_shape), grid_shape)
-    if not all(map(is_nameable, references.sources)):
-        refuse(_MANIFESTS, {path: IN_ARCHIVE})
-    urls = np.array(
-        [*(uri_of(source.url) for source in references.sources), _MISSING], np.dtypes.StringDType()
-    )
-    in_file = references.present & (references.source >= 0)
-    paths = urls[np.where(in_file, references.source, -1)].reshape(grid_shape)
-    in_manifest = np.flatnonzero(references.present & (references.source < 0)).tolist()
-    inlined = {
-        tuple(map(int, np.unravel_index(number, grid_shape))): references.inline_bytes(number)
-        for number in in_manifest
-    }
-    lengths = references.length
-    if [codec.name for codec in view.metadata.codecs] == ["bytes"]:
-        lengths = np.minimum(lengths, decoded_bytes)
-        inlined = {coords: data[:decoded_bytes] for coords, data in inlined.items()}
-    return _manifest(paths, references.offset, lengths, inlined)
-
-
-def _inlined(path: str, view: ArrayView, space: KeySpace, reader: ObjectReader) -> ChunkManifest:
-    """The manifest of an array that is written into it, decoded."""
-    grid_shape = view.chunk_grid.grid_shape
-    chunks = {
-        coords: space.resolve(f"{path}/{view.metadata.chunk_key(coords)}")
-        for coords in np.ndindex(*grid_shape)
-    }
-    inlined = {coords: reader.read(chunk) for coords, chunk in chunks.items() if chunk is not None}
-    paths = np.full(grid_shape, _MISSING, np.dtypes.StringDType())
-    return _manifest(paths, np.zeros(grid_shape), np.zeros(grid_shape), inlined)
-
-
-def _manifest(
-    paths: Any, offsets: NDArray[Any], lengths: NDArray[Any], inlined: Mapping[Coords, bytes]
-) -> ChunkManifest:
-    offsets, lengths = (c.astype(np.uint64).reshape(paths.shape) for c in (offsets, lengths))
-    for coords, data in inlined.items():
-        paths[coords], offsets[coords], lengths[coords] = _INLINED, 0, len(data)
-    return ChunkManifest.from_arrays(
-        paths=paths, offsets=offsets, lengths=lengths, validate_paths=False, inlined=dict(inlined)
-    )
 
 
 def _root_of(store: ManifestStore) -> ManifestGroup:

@@ -253,6 +253,23 @@ def test_what_references_cannot_say_can_be_left_out(path: Path) -> None:
     assert kept == set(group.all_arrays()) - names
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_is_left_out_is_in_no_document(path: Path, zarr_format: Any) -> None:
+    """zarr reads an array that a group's document lists, and whose chunks are absent, as fill."""
+    group = gridref.scan(path)
+    with pytest.warns(UserWarning, match="is left out of the references: ") as warned:
+        document = to_kerchunk(
+            group, zarr_format=zarr_format, inline_limit=0, on_unsupported="skip"
+        )
+    left_out = {str(each.message).partition(" is left out")[0] for each in warned}
+    assert left_out
+    with opened(document) as read:
+        shown = {
+            name for name, node in read.members(max_depth=None) if isinstance(node, zarr.Array)
+        }
+    assert shown == group.all_arrays().keys() - left_out
+
+
 def test_uneven_grids_need_keys_of_zarr_3(tmp_path: Path) -> None:
     catalog, output = tmp_path / "cube.gridref", tmp_path / "refs.json"
     gridref.build([SAMPLES / f"daily_2023-0{k}.nc" for k in (1, 2, 4)], catalog, "time")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,16 @@ def test_uneven_chunks_are_refused_by_name_and_small_arrays_written_decoded() ->
     written = gridref.virtualizarr.to_virtualizarr(cube, inline_limit=2**30)
     expected = xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal")
     xr.testing.assert_equal(through_icechunk(written), expected)
+
+
+def test_small_files_in_an_archive_are_written_decoded(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.write(MONTH, "month.nc")
+    group = gridref.scan(f"zip://month.nc::{tmp_path}/a.zip")
+    with pytest.raises(NotRepresentableError, match=r"(?s)VirtualiZarr.*tas: .*inside an archive"):
+        gridref.virtualizarr.to_virtualizarr(group, inline_limit=group["tas"].nbytes - 1)
+    written = gridref.virtualizarr.to_virtualizarr(group)
+    xr.testing.assert_equal(through_icechunk(written), xr.open_dataset(MONTH, engine="netcdf4"))
 
 
 def test_trees_go_there_and_back(tmp_path: Path) -> None:

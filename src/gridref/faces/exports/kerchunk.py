@@ -1,7 +1,7 @@
 """Export kerchunk references, with Zarr v2 or v3 keys, as JSON or Parquet.
 
-A reference is a byte range of one file, so only what the native view shows can be expressed. Small
-arrays that it does not show are written into the references, decoded.
+A reference is a byte range of one file, or text. Chunks of files in archives are copied into the
+references as they are stored, and small arrays that cannot be referenced are written decoded.
 
 Format: https://fsspec.github.io/kerchunk/spec.html, version 1; Parquet as fsspec's
 ``LazyReferenceMapper``.
@@ -13,38 +13,32 @@ import json
 import os
 import shutil
 import warnings
-from collections import Counter
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from gridref.api.opening import reader_for
 from gridref.catalog.folder import publish_file, write_errors_told
-from gridref.errors import InvalidRequestError, Message, Option, Place
+from gridref.errors import InvalidRequestError, Message, NotRepresentableError, Option, Place
 from gridref.extras import missing_package
+from gridref.faces.exports import zarr2
 from gridref.faces.exports.references import (
     IN_ARCHIVE,
     INLINE_LIMIT_BYTES,
-    PORTABLE,
-    byte_range_of,
-    is_small,
-    refuse,
-    why_not_referenced,
+    Coords,
+    Export,
+    Target,
+    as_zarr,
+    is_nameable,
 )
-from gridref.faces.exports.zarr2 import as_version_2, with_absent_chunks
 from gridref.formats.kerchunk.references import as_text
 from gridref.formats.options import OnUnsupported
 from gridref.io import absolute_url, is_local
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice
-from gridref.serve.conventions import with_conventions
-from gridref.serve.names import IN_ZARR, with_shown_names
-from gridref.serve.object_reader import ObjectReader
-from gridref.serve.objects import KeySpace, ObjectSpace
 from gridref.serve.reader import Reader
-from gridref.serve.segments import LiteralSegment, VirtualObject
 from gridref.serve.views import View, ViewOptions
 
 # Files: one JSON document, or a folder of Parquet files
@@ -125,16 +119,16 @@ def _fill(refs: Mapping[str, Any], folder: Path) -> None:
 
 # References of a group
 
-_NATIVE = {
-    2: ViewOptions(View.NATIVE, grid="regular"),
-    3: ViewOptions(View.NATIVE, grid="rectilinear"),
+_NAME = "kerchunk references"
+_TARGETS = {
+    2: Target(
+        _NAME,
+        ViewOptions(View.NATIVE, grid="regular"),
+        instead=Message("use ", Option("zarr_format", 3), ", or write a catalog"),
+        why_not=lambda source: None,  # what cannot be referenced is copied: see `_chunks`
+    ),
+    3: Target(_NAME, ViewOptions(View.NATIVE, grid="rectilinear"), why_not=lambda source: None),
 }
-_INSTEAD = {
-    2: Message("use ", Option("zarr_format", 3), ", or write a catalog"),
-    3: "write a catalog",
-}
-
-_N_THREADS = 16
 
 type Version = Literal[2, 3]
 
@@ -195,23 +189,23 @@ def to_kerchunk(
         something else at `path`.
     """
     check_choice("on_unsupported", on_unsupported, get_args(OnUnsupported))
-    if zarr_format not in _NATIVE:
+    if zarr_format not in _TARGETS:
         raise InvalidRequestError(f"zarr_format must be 2 or 3, got {zarr_format!r}")
-    native = _NATIVE[zarr_format]
-    group = with_conventions(with_shown_names(group, IN_ZARR))
-    reasons = why_not_referenced(group, native)
-    refused = {name for name in reasons if not is_small(group, name, inline_limit)}
-    space = KeySpace(group, native, dict.fromkeys(reasons, PORTABLE))
-    objects = ObjectReader(reader or reader_for(storage_options))
-    refs, written = _references(space, objects, refused, inline_limit, inline_threshold)
-    refused |= {name for name, n_bytes in written.items() if n_bytes > inline_limit}
-    told = {name: reasons.get(name, IN_ARCHIVE) for name in refused}
-    if zarr_format == 2:
-        refs, unsaid = _as_version_2(refs, group, inline_limit)
-        told = {**unsaid, **told}
+    reader = reader or reader_for(storage_options)
+    export = Export.of(as_zarr(group), _TARGETS[zarr_format], reader, inline_limit)
+    refs: dict[str, Reference] = {}
+    refused = export.refused
+    for name in [name for name in export.views if name not in refused]:
+        try:
+            chunks = _chunks(export, name, inline_limit, inline_threshold)
+            refs |= _array_keys(export, name, chunks, zarr_format)
+        except NotRepresentableError as error:
+            refused[name] = error.reason
     if on_unsupported == "raise":
-        refuse("kerchunk references", told, _INSTEAD[zarr_format])
-    document = {"version": 1, "refs": _without(refs, told)}
+        export.refuse(refused)
+    for name, reason in sorted(refused.items()):
+        warnings.warn(f"{name} is left out of the references: {reason}", stacklevel=2)
+    document = {"version": 1, "refs": _group_keys(export, refused, zarr_format) | refs}
     if templates:
         document = with_templates(document)
     if path is not None:
@@ -219,26 +213,96 @@ def to_kerchunk(
     return document
 
 
-def _as_version_2(
-    refs: dict[str, Reference], group: VirtualGroup, inline_limit: int
-) -> tuple[dict[str, Reference], dict[str, str]]:
-    """The keys as they are in Zarr v2, and why it cannot express some arrays.
+def _chunks(
+    export: Export, name: str, inline_limit: int, inline_threshold: int
+) -> dict[Coords, Reference]:
+    """What each chunk of an array refers to. Chunks that no file holds are not there.
 
-    Where its fill value cannot say how absent chunks of a small array read, they are written.
+    Raises
+    ------
+    NotRepresentableError
+        If what is written by value turns out to take more than `inline_limit`.
     """
-    said, unsaid = as_version_2(refs)
-    small = [name for name in unsaid if is_small(group, name, inline_limit)]
-    return as_version_2(with_absent_chunks(refs, small)) if small else (said, unsaid)
+    chunks: dict[Coords, Reference] = {}
+    if name not in export.boxes:
+        n_bytes = 0
+        for at, data in export.values(name):
+            chunks[at] = as_text(data)
+            n_bytes += len(data)
+            if n_bytes > inline_limit:  # texts of any length: only now it is known
+                raise NotRepresentableError(export.reasons[name])
+        return chunks
+    n_archived = 0
+    for box in export.boxes[name]:
+        held = box.references
+        rows = np.flatnonzero(held.present)
+        in_archive = np.array([*(not is_nameable(each) for each in held.sources), False])
+        source = np.maximum(held.source[rows], -1)  # the last one stands for inline bytes
+        offset, length = held.offset[rows], held.length[rows]
+        n_archived += int(length[in_archive[source]].sum())
+        if n_archived > inline_limit:
+            raise NotRepresentableError(IN_ARCHIVE)
+        copied = (source < 0) | in_archive[source] | (length < inline_threshold)
+        coords = box.coords(rows)
+        values = export.values(name, coords[copied])
+        urls = [*(each.url for each in held.sources), ""]
+        columns = (c.tolist() for c in (coords, copied, source, offset, length))
+        for at, is_copied, number, first, n in zip(*columns, strict=True):
+            chunks[tuple(at)] = as_text(next(values)[1]) if is_copied else [urls[number], first, n]
+    return chunks
 
 
-def _without(refs: dict[str, Reference], left_out: Mapping[str, str]) -> dict[str, Reference]:
-    """The keys of all arrays but some; a warning gives the reason for each of these."""
-    for name, reason in sorted(left_out.items()):
-        warnings.warn(f"{name} is left out of the references: {reason}", stacklevel=3)
-    if not left_out:
-        return refs
-    heads = tuple(f"{name}/" for name in left_out)
-    return {key: held for key, held in refs.items() if not key.startswith(heads)}
+def _array_keys(
+    export: Export, name: str, chunks: Mapping[Coords, Reference], zarr_format: Version
+) -> dict[str, Reference]:
+    """The keys of an array, with the name of the array before them.
+
+    Raises
+    ------
+    NotRepresentableError
+        If Zarr v2 cannot express the array.
+    """
+    metadata = export.views[name].metadata
+    keys: dict[str, Reference]
+    if zarr_format == 3:
+        keys = {"zarr.json": _text(metadata.to_json())}
+        keys |= {metadata.chunk_key(at): held for at, held in chunks.items()}
+    else:
+        absent = zarr2.absent_chunk(metadata) if name in export.decodable else None
+        try:
+            keys = {**zarr2.array_documents(metadata, len(chunks) == metadata.grid.n_chunks)}
+        except NotRepresentableError:
+            if absent is None:
+                raise
+            # Its fill value cannot say how absent chunks of a small array read: they are written.
+            keys = {**zarr2.array_documents(metadata, is_complete=True)}
+            every = dict.fromkeys(np.ndindex(*metadata.grid.grid_shape), as_text(absent))
+            chunks = {**every, **chunks}
+        keys |= {zarr2.chunk_key(at): held for at, held in chunks.items()}
+    return {f"{name}/{key}": held for key, held in keys.items()}
+
+
+def _group_keys(
+    export: Export, left_out: Mapping[str, str], zarr_format: Version
+) -> dict[str, Reference]:
+    """The keys of the root and of all groups, which tell of no array that is left out."""
+    keys: dict[str, Reference] = {}
+    for path, _ in export.space.group.walk():
+        head = f"{path}/" if path else ""
+        document = export.space.document(path) or {}
+        if zarr_format == 3:
+            told = document["consolidated_metadata"]["metadata"]
+            for name in left_out:
+                told.pop(name.removeprefix(head), None)
+            keys[f"{head}zarr.json"] = _text(document)
+        else:
+            documents = zarr2.group_documents(document["attributes"])
+            keys |= {f"{head}{key}": text for key, text in documents.items()}
+    return keys
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
 def with_templates(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,39 +321,3 @@ def with_templates(document: Mapping[str, Any]) -> dict[str, Any]:
     refs = {key: named(held) for key, held in document["refs"].items()}
     templates = {name: url for url, name in names.items()}
     return {**document, "templates": templates, "refs": refs}
-
-
-def _references(
-    space: ObjectSpace,
-    reader: ObjectReader,
-    left_out: AbstractSet[str],
-    inline_limit: int,
-    inline_threshold: int,
-) -> tuple[dict[str, Reference], Counter[str]]:
-    """What each key refers to, and the bytes written out in place of references, by array.
-
-    Chunks that no file holds have no key, and read as the fill value. Of an array that turns out to
-    take more than `inline_limit`, no more is read.
-    """
-    refs: dict[str, Reference] = {}
-    written: Counter[str] = Counter()
-    small: dict[str, VirtualObject] = {}
-    for key in space.keys(""):
-        held = space.resolve(key)
-        assert held is not None
-        (segment,) = held.segments
-        byte_range = byte_range_of(segment)
-        if held.variable is None:
-            refs[key] = reader.read(held).decode()
-        elif byte_range is not None:
-            refs[key] = list(byte_range)
-            if byte_range[2] < inline_threshold:
-                small[key] = held
-        elif held.variable not in left_out and written[held.variable] <= inline_limit:
-            data = reader.read(held)
-            refs[key] = as_text(data)
-            if not isinstance(segment, LiteralSegment):
-                written[held.variable] += len(data)
-    with ThreadPoolExecutor(_N_THREADS) as threads:
-        refs |= zip(small, map(as_text, threads.map(reader.read, small.values())), strict=True)
-    return refs, written

@@ -1,4 +1,4 @@
-"""Translate Zarr v3 keys and documents to Zarr v2, for older readers.
+"""Write what is shown as Zarr v3 with the documents and keys of Zarr v2, for older readers.
 
 Sources: Zarr storage specification v2; numcodecs' configurations; xarray's "Zarr Encoding
 Specification" (``_ARRAY_DIMENSIONS``, and that the fill value of a v2 array is its ``_FillValue``).
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.formats.kerchunk.references import as_text
+from gridref.errors import NotRepresentableError
 from gridref.formats.zarr.arrays import attributes_from_json
 from gridref.model.array import zero_of
 from gridref.model.encoding import Codec, element_bytes
@@ -23,88 +21,46 @@ from gridref.model.zarr_metadata import ArrayMetadata, fill_value_to_json
 
 _BLOSC_SHUFFLE = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _SAME_NAME = ("zstd", "gzip", "crc32c", "vlen-utf8")
-_DOCUMENT = "zarr.json"
 
 
-def as_version_2[Held](
-    keys: Mapping[str, Held | str],
-) -> tuple[dict[str, Held | str], dict[str, str]]:
-    """The keys of a hierarchy as they are in Zarr v2.
-
-    Parameters
-    ----------
-    keys
-        What each key of a Zarr v3 hierarchy holds; of documents the text.
-
-    Returns
-    -------
-    tuple
-        What each key of the Zarr v2 hierarchy holds, and of arrays that Zarr v2 cannot express the
-        reason, by path.
-    """
-    documents = {
-        key.removesuffix(_DOCUMENT): json.loads(str(text))
-        for key, text in keys.items()
-        if key.rpartition("/")[2] == _DOCUMENT
-    }
-    chunks = {key: place for key in keys if (place := _split(key)) is not None}
-    n_chunks = Counter(head for head, _ in chunks.values())
-    written: dict[str, Held | str] = {}
-    reasons: dict[str, str] = {}
-    for head, document in documents.items():
-        try:
-            written |= _documents(head, document, n_chunks[head])
-        except (NotRepresentableError, InvalidRequestError) as error:
-            reasons[head.rstrip("/")] = error.reason
-    for key, (head, coords) in chunks.items():
-        written[f"{head}{coords}"] = keys[key]
-    return written, reasons
+def group_documents(attrs: Mapping[str, Any]) -> dict[str, str]:
+    """The documents of a group with these attributes, by key."""
+    return {".zgroup": '{"zarr_format": 2}', ".zattrs": json.dumps(attrs)}
 
 
-def with_absent_chunks[Held](
-    keys: Mapping[str, Held | str], names: Iterable[str]
-) -> dict[str, Held | str]:
-    """The keys of a hierarchy with the chunks of uncompressed arrays that were absent.
+def array_documents(metadata: ArrayMetadata, is_complete: bool) -> dict[str, str]:
+    """The documents of an array, by key.
 
     Parameters
     ----------
-    keys
-        What each key of a Zarr v3 hierarchy holds; of documents the text.
-    names
-        Paths of the arrays that get them; those of other codecs stay as they are.
+    metadata
+        As it is shown in Zarr v3.
+    is_complete
+        Whether all its chunks are there.
+
+    Raises
+    ------
+    NotRepresentableError
+        If Zarr v2 cannot express it.
     """
-    added: dict[str, str] = {}
-    for name in names:
-        metadata = ArrayMetadata.from_json(json.loads(str(keys[f"{name}/{_DOCUMENT}"])))
-        if [codec.name for codec in metadata.codecs] != ["bytes"]:
-            continue
-        is_big = metadata.codecs[0].configuration.get("endian") == "big"
-        shape = metadata.grid.to_json()["configuration"]["chunk_shape"]
-        chunk = np.full(shape, metadata.fill_value, metadata.dtype).astype(
-            metadata.dtype.newbyteorder(">" if is_big else "<")
-        )
-        for coords in np.ndindex(*metadata.grid.grid_shape):
-            added[f"{name}/{metadata.chunk_key(coords)}"] = as_text(chunk.tobytes())
-    return {**added, **keys}
-
-
-def _split(key: str) -> tuple[str, str] | None:
-    """The path of a chunk's array, and the name that Zarr v2 gives the chunk; None for others."""
-    if key.rpartition("/")[2] == _DOCUMENT:
-        return None
-    head, _, coords = f"/{key}".rpartition("/c")
-    return f"{head[1:]}/" if head else "", coords[1:].replace("/", ".") or "0"
-
-
-def _documents(head: str, document: Mapping[str, Any], n_chunks: int) -> dict[str, str]:
-    attrs = dict(document.get("attributes", {}))
-    if document["node_type"] == "group":
-        return {f"{head}.zgroup": '{"zarr_format": 2}', f"{head}.zattrs": json.dumps(attrs)}
-    metadata = ArrayMetadata.from_json(document)
+    attrs = {**metadata.attrs, "_ARRAY_DIMENSIONS": list(metadata.dims or ())}
     attrs.pop("_FillValue", None)
-    attrs["_ARRAY_DIMENSIONS"] = list(metadata.dims or ())
-    array = json.dumps(_array(metadata, n_chunks == metadata.grid.n_chunks))
-    return {f"{head}.zarray": array, f"{head}.zattrs": json.dumps(attrs)}
+    return {".zarray": json.dumps(_array(metadata, is_complete)), ".zattrs": json.dumps(attrs)}
+
+
+def chunk_key(coords: Sequence[int]) -> str:
+    """The key of a chunk."""
+    return ".".join(map(str, coords)) or "0"
+
+
+def absent_chunk(metadata: ArrayMetadata) -> bytes | None:
+    """What a chunk that is absent reads as; None where chunks are encoded."""
+    if [codec.name for codec in metadata.codecs] != ["bytes"]:
+        return None
+    shape = metadata.grid.to_json()["configuration"]["chunk_shape"]
+    is_big = metadata.codecs[0].configuration.get("endian") == "big"
+    dtype = metadata.dtype.newbyteorder(">" if is_big else "<")
+    return np.full(shape, metadata.fill_value, metadata.dtype).astype(dtype).tobytes()
 
 
 def _array(metadata: ArrayMetadata, is_complete: bool) -> dict[str, Any]:
