@@ -321,6 +321,32 @@ def test_pyramids_of_tiff_files(visit: Visit, tmp_path: Path) -> None:
         page.goto("about:blank")
 
 
+def test_late_answers_about_another_level_are_not_told(visit: Visit) -> None:
+    image = np.arange(64, dtype="u1").reshape(8, 8)
+    small = 255 - image[::2, ::2]
+    below = {"overview_1": VirtualGroup({"b": VirtualArray.from_numpy(small, ("y_1", "x_1"))})}
+    group = VirtualGroup({"b": VirtualArray.from_numpy(image, ("y", "x"))}, below)
+    with running(create_app({"image": group}, access_log=False)) as url:
+        page = opened(visit, f"{url}/image/array/b", "level=1")
+        held: list[Any] = []
+        page.route("**/*?at=*", held.append)
+        page.locator("#viewer-canvas").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate(TOLD).startswith(f"{small[0, 0]} at")
+        with page.expect_request("**/*?at=*"):
+            pass
+        page.locator("select[name=detail]").select_option("0")
+        visit.wait(f"{READY} == '2'")
+        assert page.evaluate(TOLD) == ""
+        page.locator("#viewer-canvas").focus()
+        page.keyboard.press("ArrowRight")
+        with page.expect_response("**/*?at=*"):
+            held[0].continue_()
+        page.wait_for_timeout(100)
+        assert page.evaluate(TOLD).startswith(f"{image[0, 0]} at")
+        page.goto("about:blank")
+
+
 @pytest.mark.long
 def test_overviews_are_shown_first(visit: Visit) -> None:
     image = np.random.default_rng(3).integers(0, 256, (2_500, 2_100), "u1")

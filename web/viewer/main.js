@@ -233,7 +233,7 @@ class Viewer {
       await this.labels;
       this.at = this.at.map((at, axis) => Math.min(at, this.shape[axis] - 1));
       this.windows = {};
-      this.cursor = undefined;
+      this.leave();
       this.control();
       await this.load();
     };
@@ -296,7 +296,7 @@ class Viewer {
 
   changedAxes() {
     this.low = this.high = undefined;
-    this.cursor = undefined;
+    this.leave();
     this.control();
     this.load();
   }
@@ -542,6 +542,12 @@ class Viewer {
     this.tell();
   }
 
+  // No element is pointed at any more, and nothing that was asked about one is told.
+  leave() {
+    this.cursor = this.telling = undefined;
+    this.say("");
+  }
+
   elementAt() {
     const [row, column] = this.cursor;
     const at = [...this.at];
@@ -561,13 +567,15 @@ class Viewer {
       .filter(Boolean);
     const words = `${values.join(", ")} at ${place.join(", ")}`;
     this.say(words);
+    const telling = (this.telling = {});
     clearTimeout(this.later);
-    this.later = setTimeout(() => this.tellSource(at, words).catch(() => {}), ASK_MS);
+    this.later = setTimeout(() => telling === this.telling && this.tellSource(at, words, telling).catch(() => {}), ASK_MS);
   }
 
-  async tellSource(at, words) {
+  // Nothing if other words were told meanwhile: the same element of another level has another value.
+  async tellSource(at, words, telling) {
     const { state, source, offset, length } = await this.placeOf(at);
-    if (String(at) !== String(this.elementAt())) return;
+    if (telling !== this.telling || this.isStale) return;
     this.say(state === "range" ? `${words}; ${source}, bytes ${offset} to ${offset + length}` : `${words}; ${state}`);
   }
 
