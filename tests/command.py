@@ -11,6 +11,7 @@ Scripts that need the same can be run so, too.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -138,6 +139,8 @@ def _serve(address: str) -> None:
     for name in IMPORTS:
         importlib.import_module(name)
     os.fsync = lambda descriptor: None  # see tests/conftest.py
+    # Collecting what was imported, as each command does when it ends, would copy all its memory.
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as waiting:
         listener.bind(address)
