@@ -11,7 +11,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib import import_module
@@ -85,6 +84,7 @@ from gridref.io import (
     is_absent,
     keeps_at_hand,
 )
+from gridref.io.ahead import in_threads
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Identity, Source
 from gridref.model.scan_report import Fate, Finding, ScanReport, html_of
@@ -1345,8 +1345,8 @@ def stale_sources(
             raise
         return "same"
 
-    with SourcePool(storage_options) as pool, ThreadPoolExecutor(32) as threads:
-        fates = list(zip(sources, threads.map(fate, sources), strict=True))
+    with SourcePool(storage_options) as pool:
+        fates = list(zip(sources, in_threads(fate, sources, 32), strict=True))
     changed, gone = ([s.url for s, fate in fates if fate == kind] for kind in ("changed", "gone"))
     return changed, gone
 

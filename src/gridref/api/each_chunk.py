@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -22,6 +21,7 @@ from gridref.catalog.parts import Part
 from gridref.catalog.statistics import ChunkStatistics, write_statistics
 from gridref.catalog.tables import ROW_GROUP_ROWS
 from gridref.io import Coverage, SourcePool, absolute_url, checksum_of, coverage_of, crc32c_of
+from gridref.io.ahead import in_threads
 from gridref.io.object_stores import uri_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
@@ -38,8 +38,6 @@ from gridref.serve.reader import Reader
 from gridref.typing import Int64Array
 
 # Identity of sources: what makes a file the one that was scanned
-
-_MAX_THREADS = 16
 
 
 def with_identity(
@@ -70,8 +68,8 @@ def with_identity(
         return group
     sources = _sources_of(group)
     if identity == "content":
-        with SourcePool(storage_options) as pool, ThreadPoolExecutor(_MAX_THREADS) as threads:
-            taken = list(threads.map(lambda source: _taken(source, pool, checksum), sources))
+        with SourcePool(storage_options) as pool:
+            taken = list(in_threads(lambda source: _taken(source, pool, checksum), sources))
     else:
         taken = [None] * len(sources)
     told = {
@@ -269,8 +267,8 @@ def _checksums_of(
     total = sum(offset.size for _, offset, _ in batches)
     found: dict[Source, list[NDArray[np.uint32]]] = {source: [] for source in ranges}
     n_done = 0
-    with SourcePool(storage_options) as pool, ThreadPoolExecutor(_CHECKSUM_THREADS) as threads:
-        taken = threads.map(lambda batch: _checksums_taken(pool, *batch), batches)
+    with SourcePool(storage_options) as pool:
+        taken = in_threads(lambda batch: _checksums_taken(pool, *batch), batches, _CHECKSUM_THREADS)
         for (source, offset, _), crc32c in zip(batches, taken, strict=True):
             found[source].append(crc32c)
             n_done += offset.size
@@ -400,12 +398,8 @@ class ValueScan:
             box = tuple(map(slice, starts[i].tolist(), stops[i].tolist()))
             return measured(path, self._reader.read(array, box, name=path), array)
 
-        threads = ThreadPoolExecutor(self._n_threads)
-        try:
-            columns = zip(*threads.map(measure, range(len(listed))), strict=True)
-            return ChunkStatistics(*map(np.array, columns))
-        finally:
-            threads.shutdown(cancel_futures=True)
+        columns = zip(*in_threads(measure, range(len(listed)), self._n_threads), strict=True)
+        return ChunkStatistics(*map(np.array, columns))
 
 
 type Measured = tuple[int, float, float]

@@ -15,7 +15,6 @@ from itertools import batched
 from typing import Any, Literal
 
 from gridref.api.aggregations import with_aggregations
-from gridref.api.ahead import DaemonThreads, map_ahead
 from gridref.api.kept_scans import KeptScans
 from gridref.api.workers import told, unlike_versions, workers
 from gridref.errors import GridrefError, InvalidRequestError
@@ -33,6 +32,7 @@ from gridref.io import (
     noted_files,
     using_beginnings,
 )
+from gridref.io.ahead import DaemonThreads, map_ahead
 from gridref.model.array import VirtualGroup
 from gridref.options import Shown, check_choices, refuses_unknown
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.ahead import DaemonThreads, map_ahead
 from gridref.api.building import Job
 from gridref.api.catalog import Difference, Keeper, Verification
 from gridref.api.each_chunk import ChecksumScan
@@ -37,6 +36,7 @@ from gridref.codecs import renumber, unpack, why_not
 from gridref.errors import DecodeError, InvalidRequestError, Place, UnsupportedFeatureError
 from gridref.formats import scan
 from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local
+from gridref.io.ahead import in_threads
 from gridref.model.array import VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.options import verb
@@ -226,11 +226,7 @@ class _Comparison:
         """What was found in each file, in order."""
         n_remote = sum(share.url is not None and not is_local(share.url) for share in shares)
         n_threads = min(max_in_flight, n_remote)
-        if n_threads < 2:
-            yield from map(self._compared, shares)
-            return
-        with DaemonThreads(n_threads) as threads:
-            yield from map_ahead(threads, self._compared, shares, 2 * n_threads)
+        return in_threads(self._compared, shares, n_threads)
 
     def _compared(self, share: Share) -> _Tally:
         tally = _Tally()

@@ -11,7 +11,6 @@ import hashlib
 import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -31,6 +30,7 @@ from gridref.errors import (
 )
 from gridref.forks import new_lock
 from gridref.io import is_absent, is_local, open_for_scan
+from gridref.io.ahead import in_threads
 from gridref.io.parquet import BoundedParquet, TooMuchError
 from gridref.model.blocks import BlockTable
 from gridref.model.manifest import Source
@@ -408,12 +408,13 @@ def open_at_once(tables: Iterable[TableFile]) -> None:
     A table that cannot be opened raises when its rows are read.
     """
     far = [table for table in tables if table.is_far]
-    if len(far) < 2:
-        return
-    with ThreadPoolExecutor(min(len(far), _OPENED_AT_ONCE)) as threads:
-        for opened in [threads.submit(lambda each: each.row_group_starts, each) for each in far]:
-            with suppress(GridrefError):
-                opened.result()
+
+    def open_now(table: TableFile) -> None:
+        with suppress(GridrefError):
+            _ = table.row_group_starts
+
+    if len(far) > 1:
+        list(in_threads(open_now, far, _OPENED_AT_ONCE))
 
 
 class TableFile:

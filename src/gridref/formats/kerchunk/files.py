@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -28,12 +27,11 @@ from gridref.io import (
     policy_for,
     real_path,
 )
+from gridref.io.ahead import in_threads
 from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.model.source_policy import common_folders
-
-N_THREADS = 16
 
 
 def scan_reference_file(file: ScanFile, options: ScanOptions) -> VirtualGroup:
@@ -203,9 +201,8 @@ class _ReferencedFiles:
                 self._reachable = False
                 return None
 
-        with ThreadPoolExecutor(N_THREADS) as threads:
-            for url, source in zip(remote, threads.map(describe, remote), strict=True):
-                self._sources[url] = source or Source(self._full_url(url), policy=self._policy)
+        for url, source in zip(remote, in_threads(describe, remote), strict=True):
+            self._sources[url] = source or Source(self._full_url(url), policy=self._policy)
 
 
 def _place_of(key: str) -> Place:

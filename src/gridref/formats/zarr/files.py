@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,12 +30,11 @@ from gridref.io import (
     within_limit,
 )
 from gridref.io.address import open_filesystem
+from gridref.io.ahead import in_threads
 from gridref.io.faults import unavailable
 from gridref.io.identity import source_of_info
 from gridref.io.remote import RemoteFiles
 from gridref.model.manifest import Source
-
-N_THREADS = 16
 
 
 class ChunkFiles(Protocol):
@@ -182,7 +180,7 @@ class StoreFiles:
                 for key in keys
                 if f"{self._path}/{key}" in listed
             }
-        return _found(keys, _each(self._remote_source, keys))
+        return _found(keys, in_threads(self._remote_source, keys))
 
     def _listed(self, below: str) -> dict[str, Mapping[str, Any]] | None:
         """The listing's information about each file; None if it lacks versions."""
@@ -242,18 +240,10 @@ class StoreFiles:
             return self.pool.read_ranges(source, start[members], length[members])
 
         parts: list[bytes] = [b""] * len(sources)
-        for members, buffers in zip(groups.values(), _each(read, groups.items()), strict=True):
+        for members, buffers in zip(groups.values(), in_threads(read, groups.items()), strict=True):
             for number, buffer in zip(members, buffers, strict=True):
                 parts[number] = bytes(buffer)
         return parts
-
-
-def _each[T, R](call: Callable[[T], R], items: Collection[T]) -> list[R]:
-    """The results of a function for items, several at once; one item needs no threads."""
-    if len(items) < 2:
-        return [call(item) for item in items]
-    with ThreadPoolExecutor(N_THREADS) as threads:
-        return list(threads.map(call, items))
 
 
 def _folders_in(path: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gridref.api.ahead import Crew
+from gridref.io import ahead
+from gridref.io.ahead import Crew, DaemonThreads, in_threads
 
 _TIMEOUT = 20
 
@@ -110,3 +112,38 @@ def test_where_no_more_threads_may_be_those_that_are_there_do_it(
         submitted(crew, lambda: 1).result(_TIMEOUT)
         monkeypatch.setattr(threading.Thread, "start", refuse)
         results([submitted(crew, lambda: 1) for _ in range(20)])
+
+
+def test_an_error_waits_for_no_call_that_waits_for_a_server() -> None:
+    server = threading.Event()
+
+    def call(number: int) -> None:
+        if number == 0:
+            raise ConnectionError
+        server.wait(_TIMEOUT)
+
+    began = time.monotonic()
+    with pytest.raises(ConnectionError):
+        list(in_threads(call, range(4)))
+    assert time.monotonic() - began < _TIMEOUT / 2
+    server.set()
+
+
+def test_a_thread_that_waits_for_others_lets_the_next_one_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ahead, "_LONG_SECONDS", 2 * _TIMEOUT)  # nobody is taken for slow
+    together = threading.Barrier(4, timeout=_TIMEOUT)
+
+    def scan(_: int) -> list[int]:
+        return list(in_threads(lambda _: together.wait(), range(2)))
+
+    with DaemonThreads(2, n_busy=1) as threads:
+        results([threads.submit(scan, number) for number in range(2)])
+
+
+def test_results_come_in_order_and_few_items_need_no_thread() -> None:
+    assert list(in_threads(lambda n: -n, range(100), 8)) == [-n for n in range(100)]
+    here = threading.get_ident()
+    for items, n_threads in ((range(1), 8), (range(3), 1)):
+        assert {*in_threads(lambda _: threading.get_ident(), items, n_threads)} == {here}

@@ -10,7 +10,7 @@ import atexit
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from gridref.forks import tell_in_children
-from gridref.io import tell_waits
+from gridref.io.requests import tell_waits, waiting
 
 # Threads, few of which compute at a time
 
@@ -248,9 +248,33 @@ def map_ahead[T, R](
         for item in items:
             pending.append(executor.submit(function, item))
             if len(pending) >= n_ahead:
-                yield pending.popleft().result()
+                yield _result(pending.popleft())
         while pending:
-            yield pending.popleft().result()
+            yield _result(pending.popleft())
     finally:
         for future in pending:
             future.cancel()
+
+
+def in_threads[T, R](
+    function: Callable[[T], R], items: Collection[T], n_threads: int = 16
+) -> Iterator[R]:
+    """Yield what a function that waits for servers returns for each item, in order.
+
+    Parameters
+    ----------
+    n_threads
+        Most calls at a time. This thread makes them if that is one, or there is one item.
+    """
+    n_threads = min(n_threads, len(items))
+    if n_threads < 2:
+        yield from map(function, items)
+        return
+    with DaemonThreads(n_threads) as threads:
+        yield from map_ahead(threads, function, items, 2 * n_threads)
+
+
+def _result[R](future: Future[R]) -> R:
+    """Wait for a result, and let another thread work meanwhile."""
+    with waiting():
+        return future.result()
