@@ -21,17 +21,14 @@ from gridref.api.layout.discovery import laid_out_by_itself
 from gridref.api.layout.file_sets import refusing_parts_of_sets
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import (
+    LAYOUTS,
     AnyLayout,
     Combining,
     Groups,
     Labels,
     Layout,
-    Mosaic,
     Order,
-    Plate,
-    Ragged,
     Scanned,
-    Stack,
     as_given,
     layout_of,
 )
@@ -451,9 +448,8 @@ def _layout_from_json(value: Any) -> Any:
         return value
     given = {name: _layout_from_json(own) if name in ("labels", "each") else own
              for name, own in value.items() if name != "kind"}  # fmt: skip
-    kinds = {kind.__name__: kind for kind in (Labels, Stack, Mosaic, Ragged, Plate, Groups)}
-    check_choice("kind", value["kind"], tuple(kinds))
-    return kinds[value["kind"]](**given)
+    check_choice("kind", value["kind"], tuple(LAYOUTS))
+    return LAYOUTS[value["kind"]](**given)
 
 
 # Files combined by the workers that scan them, which return columns

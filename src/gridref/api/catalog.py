@@ -1,7 +1,7 @@
 """An opened catalog with its verbs: `append`, `declare`, `replace`, `verify`, `export` and others.
 
-Each verb that changes the catalog says what it makes of a snapshot, and `Keeper` commits that to
-the newest one. If another writer was first, it starts again from the new snapshot.
+A method that changes the catalog computes the new snapshot, and `Keeper` writes it. If another
+writer was first, both start again from the newest snapshot.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read every chunk of a catalog once: for identity, checksums or statistics."""
+"""Read the sources of a catalog once: for identity, checksums or statistics of chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encode the elements of a chunk, for views that store chunks anew."""
+"""Encode elements: chunks that the portable view sends, shard indexes, values kept inline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The ``numcodecs.*`` codecs of zarr-python, and zfp streams.
+"""The ``numcodecs.*`` codecs of zarr-python that `core` and `shuffle` leave, and zfp streams.
+
+zlib, gzip, zstd and Blosc are in `core`, shuffle and Fletcher-32 in `shuffle`.
 
 A zfp stream begins with 32 bits of magic, 52 of type and shape, then 12 of mode, or 12 ones and 52
 more of mode. The lowest bit of each byte comes first. The zfp library trusts its input, and reads

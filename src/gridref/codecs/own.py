@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from gridref.codecs import (
     arithmetic,
-    checksums,
     core,
     hdf5_bits,
     hdf5_filters,
     numcodecs_codecs,
+    shuffle,
     tiff,
     tiff_images,
 )
@@ -46,7 +46,7 @@ SERIAL_CODECS: dict[str, SerialCodec] = (
 
 BYTES_CODECS: dict[str, BytesCodec] = (
     core.BYTES_CODECS
-    | checksums.BYTES_CODECS
+    | shuffle.BYTES_CODECS
     | numcodecs_codecs.BYTES_CODECS
     | hdf5_filters.BYTES_CODECS
     | hdf5_bits.NBIT_CODECS

@@ -1,4 +1,4 @@
-"""Virtual groups combined into one. Pure: it needs the model only."""
+"""Virtual groups combined into one. Values of labels are read by a function of the caller."""
 
 from __future__ import annotations
 

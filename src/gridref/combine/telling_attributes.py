@@ -1,4 +1,4 @@
-"""Turn attributes that differ between inputs and say what values mean into coordinates.
+"""Turn an attribute that differs between files (elevation, gain, member) into a coordinate.
 
 An elevation, a gain or a member in an attribute holds for one file only. The first file's value
 must not stand for all, so each becomes a coordinate along the dimension.

@@ -1,1 +1,1 @@
-"""Faces of gridref: Zarr store, fsspec filesystem, xarray, HTTP, command line."""
+"""What callers use: xarray, Zarr, fsspec, HTTP and its pages, the command line, exports."""

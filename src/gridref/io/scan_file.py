@@ -1,8 +1,9 @@
-"""Files as seekable objects, for the libraries that parse their metadata.
+"""Files as seekable objects, for all that parses metadata.
 
-`open_for_scan` takes an address and returns a `ScanFile`. h5py and tifffile read small pieces all
-over a file. A local file is read as requested. A remote file is read in aligned blocks that are
-kept, and the readahead doubles while reading is sequential.
+`open_for_scan` takes an address and returns a `ScanFile`. Our own scanners, tifffile, pyarrow (the
+tables of catalogs) and, in `verify`, h5py read small pieces all over a file. A local file is read
+as requested. A remote file is read in aligned blocks that are kept, and the readahead doubles while
+reading is sequential.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Virtual objects: find the object for a key.
 
-`ObjectSpace` is the interface that the doors use (the Zarr store, the fsspec filesystem, HTTP and
-exports of references). `KeySpace` is its one implementation here, and the type checker compares
-both. A `KeySpace` turns the keys of a Zarr v3 hierarchy into virtual objects. `object_reader` reads
-their bytes.
+`ObjectSpace` is the interface that the faces use (the Zarr store, the fsspec filesystem, HTTP and
+exports of references); selections of the direct view go to `reader` instead. `KeySpace` is its one
+implementation here, and the type checker compares both. A `KeySpace` turns the keys of a Zarr v3
+hierarchy into virtual objects. `object_reader` reads their bytes.
 """
 
 from __future__ import annotations

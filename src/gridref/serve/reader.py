@@ -1,4 +1,6 @@
-"""Read selections of virtual arrays: the executor behind every face of gridref.
+"""Read selections of virtual arrays: what is behind every read of elements.
+
+Chunks that are sent as they are stored go through `object_reader` instead.
 
 `Reader` takes an array and a selection, plans the read, fetches the byte ranges, decodes in threads
 and returns a numpy array. If a chunk cannot be read, it raises an error that no caller takes for a

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from gridref.codecs import decode_chunk, encode_chunk, why_not
-from gridref.codecs.checksums import _BLOCK_BYTES, unshuffle
 from gridref.codecs.core import _blosc_bytes
 from gridref.codecs.hdf5_bits import _scaling
 from gridref.codecs.hdf5_filters import (
@@ -23,6 +22,7 @@ from gridref.codecs.hdf5_filters import (
     _without_ones,
 )
 from gridref.codecs.numcodecs_codecs import ZfpHeader
+from gridref.codecs.shuffle import _BLOCK_BYTES, unshuffle
 from gridref.codecs.stage import ArraySpec, decompressed, most_bytes
 from gridref.codecs.tiff import (
     _complex_stored_bytes,

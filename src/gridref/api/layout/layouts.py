@@ -820,6 +820,8 @@ different variables are merged. ``"nested"``: lists of lists of files in the giv
 outermost along the first of several dimensions. ``"first"``: the first of the layouts that the
 files may have."""
 type AnyLayout = Labels | Stack | Mosaic | Ragged | Plate | Groups | LayoutName
+LAYOUTS = {kind.__name__: kind for kind in (Labels, Stack, Mosaic, Ragged, Plate, Groups)}
+"""The layouts that users make, by the names that recipes of catalogs have for them."""
 
 _NAMED: Mapping[str, Layout] = {
     "by_coords": Row("by_coords"),

@@ -1,4 +1,6 @@
-"""The ASGI application: routes, headers, allowed hosts, log and counters.
+"""The ASGI application: keys, headers, allowed hosts, log and counters.
+
+Pages and their data are in `routes`.
 
 A web page anywhere may send requests to servers on its visitor's machine, and a name of its own
 may lead there (DNS rebinding). So a server answers only requests to names that it knows, and a page

@@ -1,1 +1,1 @@
-"""Pages for people: what a server shows to browsers. Made of values; nothing is sent here."""
+"""Pages for people, as a server shows them or as they are published in a folder."""
