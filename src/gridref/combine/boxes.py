@@ -21,7 +21,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.indexing import isel, pruned
 from gridref.model.joining import concatenate
-from gridref.model.placing import check_number_of_cells, lay_out
+from gridref.model.placing import boxes_of, check_number_of_cells, lay_out
 from gridref.typing import Int64Array
 
 Box = tuple[tuple[int, int], ...]
@@ -216,22 +216,12 @@ class Boxes:
             int64 (m,), the number of the input of each; int64 (m, n_dims, 2), their spans.
         """
         axes = self._axes(column)
-        files, spans = [], []
+        files, spans = [np.zeros(0, np.int64)], [np.zeros((0, len(axes), 2), np.int64)]
         for k, array in enumerate(self.parts(column)):
-            held = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
-            others = tuple(axis for axis in range(array.ndim) if axis not in axes)
-            if held.all():
-                edges = [np.array([[0, array.shape[axis]]]) for axis in axes]
-                cells = np.zeros((1, len(axes)), np.int64)
-            else:
-                lines = [np.cumsum([0, *array.grid.axes[axis].edges()]) for axis in axes]
-                edges = [np.stack([cuts[:-1], cuts[1:]], axis=1) for cuts in lines]
-                cells = np.argwhere(held.any(axis=others).transpose(np.argsort(np.argsort(axes))))
-            own = [along[cells[:, at]] + self.place[k, at] for at, along in enumerate(edges)]
-            files += [column.files[int(self.position[k])]] * len(cells)
-            spans.append(np.stack(own, axis=1))
-        nothing = np.zeros((0, len(axes), 2), np.int64)
-        return np.array(files, np.int64), np.concatenate([nothing, *spans])
+            own = held_spans(array, axes, block_by_block=True)
+            files.append(np.full(len(own), column.files[int(self.position[k])]))
+            spans.append(own + self.place[k][:, np.newaxis])
+        return np.concatenate(files), np.concatenate(spans)
 
     def _axes(self, column: Column) -> list[int]:
         return [column.first.dims.index(dim) for dim in self.dims]
@@ -242,6 +232,40 @@ def _slice(start: int, step: int, count: int) -> slice:
         return slice(None)
     stop = start + step * count
     return slice(start, stop if stop >= 0 else None, step)
+
+
+def held_spans(
+    array: VirtualArray, axes: Sequence[int], *, block_by_block: bool = False
+) -> Int64Array:
+    """The spans along some axes in which an array holds something.
+
+    Parameters
+    ----------
+    block_by_block
+        Whether each block that is not missing has spans of its own, if any is missing; else those
+        of neighbouring blocks are joined.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64 (n, n_axes, 2), first element and the one after the last.
+    """
+    held = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
+    if held.all():
+        return np.array([[(0, array.shape[axis]) for axis in axes]], np.int64)
+    others = tuple(axis for axis in range(array.ndim) if axis not in axes)
+    held = held.any(axis=others).transpose(np.argsort(np.argsort(axes)))
+    if block_by_block:
+        firsts = np.argwhere(held)
+        stops = firsts + 1
+    else:
+        boxes = np.array([*boxes_of(np.where(held, 0, -1))], np.int64).reshape(-1, 2, len(axes))
+        firsts, stops = boxes[:, 0], boxes.sum(axis=1)
+    lines = [np.cumsum([0, *array.grid.axes[axis].edges()]) for axis in axes]
+    spans = [
+        np.stack([cuts[firsts[:, at]], cuts[stops[:, at]]], axis=1) for at, cuts in enumerate(lines)
+    ]
+    return np.stack(spans, axis=1)
 
 
 def lay(

@@ -8,22 +8,18 @@ so never have to be in memory together. A layout that has to see all of them get
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from gridref.combine.along import Along
-from gridref.combine.columns import Notes, columns_of
+from gridref.combine.columns import Notes
 from gridref.combine.layout import Layout, Task
-from gridref.combine.level import Inherited, combine_columns
+from gridref.combine.level import Inherited, combine_level
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, grouped, merged_reports
-from gridref.combine.rules.attributes import combine_attributes
 from gridref.combine.rules.dimensions import shared_lengths
 from gridref.combine.rules.gaps import note_damaged
-from gridref.combine.rules.single import stack_columns, stacked_attributes
-from gridref.combine.telling_attributes import as_coordinates, with_told_names, without_names
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualGroup
@@ -53,12 +49,12 @@ def combine_batch(
     """
     notes = Notes(options, groups, unnamed)
     note_damaged(notes)
-    task = Task(layout, notes, Values(read))
     stacking = layout.each_may_be_new or is_new(groups, layout.growing)
     new = new_dims(groups, layout.growing) if stacking else ()
     lengths = shared_lengths(groups, layout.growing)
     lengths |= {dim: dict.fromkeys(range(len(groups)), 1) for dim in new}
-    group = _combine_level(list(groups), "", task, Inherited(lengths), new)
+    task = Task(replace(layout, new=new), notes, Values(read))
+    group = _combine_tree(list(groups), "", task, Inherited(lengths))
     report = notes.report()
     if notes.problems:
         return Combination(None, report, grouped(notes.problems))
@@ -106,54 +102,23 @@ def no_such_dimension(dim: str, first: VirtualGroup, files: Sequence[str]) -> Pr
     return Problem("dimension-missing", message, sources=tuple(files))
 
 
-def _combine_level(
-    groups: Sequence[VirtualGroup | None],
-    path: str,
-    task: Task,
-    inherited: Inherited,
-    new: Sequence[str],
+def _combine_tree(
+    groups: Sequence[VirtualGroup | None], path: str, task: Task, inherited: Inherited
 ) -> VirtualGroup:
-    """Combine the groups at one path, and those below; new dimensions are put first."""
-    columns, told = as_coordinates(groups, columns_of(groups, path), path, task)
-    for dim in reversed(new):
-        columns = stack_columns(columns, dim, task.notes)
-    arrays, below, passed = combine_columns(columns, path, task, inherited)
+    """Combine the groups at one path, and those below."""
+    level, _, below, passed = combine_level(groups, path, task, inherited)
     names = dict.fromkeys(name for group in groups if group is not None for name in group.groups)
     subgroups = {
-        name: _combine_level(
+        name: _combine_tree(
             [None if group is None else group.groups.get(name) for group in groups],
             f"{path}/{name}" if path else name,
             below,
             passed,
-            new,
         )
         for name in names
     }
-    attrs = group_attributes(groups, path, task, told)
-    attrs = with_told_names(attrs, arrays, columns, task.notes)
-    for dim in reversed(new):
-        attrs = stacked_attributes(attrs, dim)
-    return VirtualGroup(
-        arrays,
-        subgroups,
-        attrs,
-        unlimited_dims=frozenset().union(*(group.unlimited_dims for group in groups if group)),
-    )
-
-
-def group_attributes(
-    groups: Sequence[VirtualGroup | None], path: str, task: Task, told: Collection[str] = ()
-) -> dict[str, Any]:
-    """Attributes of the groups at one path, combined as the rule for them says.
-
-    Attributes in `told` are coordinates instead.
-    """
-    cases = [
-        (without_names(group.attrs, set(told)) if told else group.attrs, (number,))
-        for number, group in enumerate(groups)
-        if group is not None
-    ]
-    return combine_attributes(cases, path, task.notes, task.layout.settled.get("", ()))
+    unlimited = frozenset().union(*(group.unlimited_dims for group in groups if group))
+    return level.with_changes(groups=subgroups, unlimited_dims=unlimited)
 
 
 # Any number of groups, batch by batch

@@ -19,6 +19,7 @@ from gridref.combine.boxes import Runs, lay
 from gridref.combine.columns import Column, Notes
 from gridref.combine.options import CombineOptions
 from gridref.combine.rules.gaps import fill_for_gaps, with_padding
+from gridref.combine.rules.single import stack_columns
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
 
@@ -38,11 +39,14 @@ class Layout:
         Where inputs are along each of them, as far as that is the same for all variables.
     settled
         Attributes by variable (``""`` for the group) that the layout deals with itself.
+    new
+        Those of the dimensions that no input has: they are put first.
     """
 
     growing: tuple[str, ...]
     runs: Mapping[str, Runs] = field(default_factory=dict)
     settled: Mapping[str, Collection[str]] = field(default_factory=dict)
+    new: tuple[str, ...] = ()
 
     each_may_be_new: ClassVar[bool] = False
     """Whether inputs may lack some of the dimensions, and not all of them or none."""
@@ -81,6 +85,12 @@ class Layout:
         along them.
         """
         return ()
+
+    def with_new_dims(self, columns: Mapping[str, Column], notes: Notes) -> Mapping[str, Column]:
+        """Give variables the dimensions that no input has."""
+        for dim in reversed(self.new):
+            columns = stack_columns(columns, dim, notes)
+        return columns
 
     def order_of_files(self, columns: Mapping[str, Column], task: Task) -> Sequence[int]:
         """All inputs, in the order in which ``join`` takes one of them for the first or last."""

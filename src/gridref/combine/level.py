@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gridref.combine.columns import Column, Notes
+from gridref.combine.columns import Column, Notes, columns_of
 from gridref.combine.layout import Lengths, Task
 from gridref.combine.rules.attributes import combine_attributes
 from gridref.combine.rules.dimensions import (
@@ -34,11 +34,12 @@ from gridref.combine.rules.joined_labels import (
     find_label_positions,
 )
 from gridref.combine.rules.packing import Packing, resolve_packing
-from gridref.combine.rules.single import repeated_along, static_array
+from gridref.combine.rules.single import repeated_along, stacked_attributes, static_array
 from gridref.combine.rules.times import resolve_times
 from gridref.combine.rules.units import resolve_units
+from gridref.combine.telling_attributes import as_coordinates, with_told_names, without_names
 from gridref.errors import Message, Option
-from gridref.model.array import VirtualArray
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.joining import cast_scalar, compacted, same_scalar
 
 # One variable of the result, from the inputs' versions of it
@@ -282,3 +283,37 @@ def _check_sizes(arrays: Mapping[str, VirtualArray], path: str, task: Task) -> N
             )
             message = f"lengths along {dim!r} differ between variables: {shown}"
             task.notes.problem("shape-differs", path, message, (), drop=False)
+
+
+# A group: its variables and attributes
+
+
+def combine_level(
+    groups: Sequence[VirtualGroup | None], path: str, task: Task, inherited: Inherited
+) -> tuple[VirtualGroup, Mapping[str, Column], Task, Inherited]:
+    """Combine the groups at one path, without those below.
+
+    Parameters
+    ----------
+    task, inherited
+        As for `combine_columns`.
+
+    Returns
+    -------
+    tuple
+        The group; its variables in the inputs, with new dimensions; the task and what is inherited,
+        for the groups below.
+    """
+    columns, told = as_coordinates(groups, columns_of(groups, path), path, task)
+    wide = task.layout.with_new_dims(columns, task.notes)
+    arrays, here, passed = combine_columns(wide, path, task, inherited)
+    cases = [
+        (without_names(group.attrs, told) if told else group.attrs, (number,))
+        for number, group in enumerate(groups)
+        if group is not None
+    ]
+    attrs = combine_attributes(cases, path, task.notes, task.layout.settled.get("", ()))
+    attrs = with_told_names(attrs, arrays, wide, task.notes)
+    for dim in reversed(task.layout.new):
+        attrs = stacked_attributes(attrs, dim)
+    return VirtualGroup(arrays, attrs=attrs), wide, here, passed

@@ -16,7 +16,7 @@ https://github.com/zarr-conventions/multiscales).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -24,9 +24,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.combine.boxes import Boxes, Cells, Runs
-from gridref.combine.columns import Column, Notes, columns_of, source_name, value_keys
-from gridref.combine.combining import fold, group_attributes
+from gridref.combine.boxes import Boxes, Cells, Runs, held_spans
+from gridref.combine.columns import Column, Notes, source_name, value_keys
+from gridref.combine.combining import fold
 from gridref.combine.georeference import (
     Misfit,
     Raster,
@@ -41,17 +41,15 @@ from gridref.combine.georeference import (
 from gridref.combine.grids import by_grid
 from gridref.combine.labels import REPEATING, repeating_files, united
 from gridref.combine.layout import Layout, Lengths, Task
-from gridref.combine.level import Inherited, combine_columns, with_attributes
+from gridref.combine.level import Inherited, combine_level, with_attributes
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, Drift, grouped, in_groups
 from gridref.combine.rules.gaps import note_damaged
 from gridref.combine.rules.single import contradicting_files, repeated_along, stacked_attributes
-from gridref.combine.telling_attributes import as_coordinates, with_told_names
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.placing import boxes_of
 from gridref.model.scan_report import LEFT_OUT, ScanReport
 from gridref.typing import Int64Array
 
@@ -84,57 +82,24 @@ def held_rasters(
         Whether inputs hold different variables, each of which is on pixels of its own.
     """
     laid = {name: array for name, array in arrays.items() if {*plane} <= {*array.dims}}
-    if all(_held(array).all() for array in laid.values()):
+    if all((array.blocks.encoding != MISSING_BLOCK).all() for array in laid.values()):
         names = [*laid] if merges else [""]
         return [replace(raster, labels=tuple(itertools.product(*labels.values(), names)))]
-    return [
-        part
-        for name, array in laid.items()
-        for part in _parts(raster, array, name if merges else "", labels, plane)
-    ]
-
-
-def _held(array: VirtualArray) -> NDArray[np.bool_]:
-    """Bool (grid shape), the blocks that are not missing."""
-    return np.not_equal(array.blocks.encoding, MISSING_BLOCK).reshape(array.grid.grid_shape)
-
-
-def _parts(
-    raster: Raster, array: VirtualArray, name: str, labels: Labels, plane: tuple[str, str]
-) -> Iterator[Raster]:
-    """Boxes of pixels, those of neighbouring labels that are in one block together."""
-    beside = [dim for dim in labels if dim in array.dims]
-    wanted = [array.dims.index(dim) for dim in (*beside, *plane)]
-    others = tuple(axis for axis in range(array.ndim) if axis not in wanted)
-    held = _held(array).any(axis=others).transpose(np.argsort(np.argsort(wanted)))
-    *_, rows, columns = (np.cumsum([0, *array.grid.axes[axis].edges()]) for axis in wanted)
-    for blocks, own in _labels_of_blocks(array, labels).items():
-        for (top, left), (n_down, n_across) in boxes_of(np.where(held[blocks], 0, -1)):
-            yield replace(
-                raster.moved(int(rows[top]), int(columns[left])),
-                n_rows=int(rows[top + n_down] - rows[top]),
-                n_columns=int(columns[left + n_across] - columns[left]),
-                labels=tuple((*each, name) for each in own),
+    found = []
+    for name, array in laid.items():
+        beside = [dim for dim in labels if dim in array.dims]
+        axes = [array.dims.index(dim) for dim in (*beside, *plane)]
+        for *along, rows, columns in held_spans(array, axes).tolist():
+            spans = zip(beside, along, strict=True)
+            own = {**labels, **{dim: labels[dim][slice(*span)] for dim, span in spans}}
+            found.append(
+                replace(
+                    raster.moved(rows[0], columns[0]),
+                    n_rows=rows[1] - rows[0],
+                    n_columns=columns[1] - columns[0],
+                    labels=tuple(itertools.product(*own.values(), [name if merges else ""])),
+                )
             )
-
-
-def _labels_of_blocks(
-    array: VirtualArray, labels: Labels
-) -> dict[tuple[int, ...], list[tuple[Any, ...]]]:
-    """Group labels by the blocks of the array that hold them."""
-    found: dict[tuple[int, ...], list[tuple[Any, ...]]] = {}
-    stops = {
-        dim: np.cumsum(array.grid.axes[array.dims.index(dim)].edges())
-        for dim in labels
-        if dim in array.dims
-    }
-    for chosen in itertools.product(*(enumerate(own) for own in labels.values())):
-        blocks = tuple(
-            int(np.searchsorted(stops[dim], at, side="right"))
-            for dim, (at, _) in zip(labels, chosen, strict=True)
-            if dim in stops
-        )
-        found.setdefault(blocks, []).append(tuple(label for _, label in chosen))
     return found
 
 
@@ -277,6 +242,10 @@ class Plane(Layout):
         """The dimensions beside rows and columns."""
         return self.growing[:-2]
 
+    def with_new_dims(self, columns: Mapping[str, Column], notes: Notes) -> Mapping[str, Column]:
+        """Give labels, and what is on pixels, the dimensions beside rows and columns."""
+        return columns if self.series is None else self.series.stacked(columns, *self.growing[-2:])
+
     def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
         """The dimensions beside rows and columns, where all files of one label say the same."""
         if self.series is None:
@@ -392,7 +361,7 @@ def combine_mosaic(
 
     def laid(tiles: Iterable[VirtualGroup]) -> Combination:
         work = _Mosaic(x, y, tolerance, read, rules, tuple(stack), merge)
-        done = fold(tiles, work.first_batch, work.combine)
+        done = fold(tiles, work.combine, lambda *results: work.again().combine(*results))
         done = work.without_overlaps(done) if rules.overlap == "raise" else done
         return done.telling_what_is_left_out()
 
@@ -455,6 +424,9 @@ class _Mosaic:
         The labels of the inputs that are being combined, along `stack`.
     n_noted
         How many inputs, at any resolution, are noted.
+    notes_places
+        Whether where inputs are is noted: not where they are results of batches, which hold
+        several.
     """
 
     x: str
@@ -467,14 +439,13 @@ class _Mosaic:
     series: Series | None = None
     rasters: dict[str, list[Raster]] = field(default_factory=dict)
     n_noted: int = 0
+    notes_places: bool = True
 
-    def first_batch(self, groups: Sequence[VirtualGroup], unnamed: Sequence[str]) -> Combination:
-        """Combine inputs, and note where they are."""
-        return self.combine(groups, unnamed, note=True)
+    def again(self) -> _Mosaic:
+        """What combines the results of batches: where their inputs are is noted."""
+        return replace(self, notes_places=False)
 
-    def combine(
-        self, groups: Sequence[VirtualGroup], unnamed: Sequence[str], *, note: bool = False
-    ) -> Combination:
+    def combine(self, groups: Sequence[VirtualGroup], unnamed: Sequence[str]) -> Combination:
         """Combine inputs that are all in memory."""
         report = ScanReport.joined([group.report for group in groups])
         self.x, self.y = plane_dims(groups[0], self.x, self.y)
@@ -484,12 +455,12 @@ class _Mosaic:
             self.series = labels_of(groups, self.stack, Values(self.read))
             self._note_repeats(self.series, notes)
         dims = _Dims("", self.x, self.y)
-        level = self._level(groups, dims, notes, note=note)
+        level = self._level(groups, dims, notes)
         if level is None or notes.problems:
             return Combination(None, notes.report(), grouped(notes.problems))
-        overviews = self._overviews(groups, notes, note=note)
+        overviews = self._overviews(groups, notes)
         attrs = _pyramid_attributes(level.attrs, overviews)
-        for dim in reversed(self.stack if note else ()):
+        for dim in reversed(self.stack):
             if not any(dim in array.dims and array.ndim > 1 for array in groups[0].arrays.values()):
                 attrs = stacked_attributes(attrs, dim)
         group = VirtualGroup(level.arrays, overviews, attrs, report)
@@ -503,33 +474,27 @@ class _Mosaic:
                 notes.problem("overlap", dim, REPEATING, repeating, drop=False)
 
     def _level(
-        self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
+        self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes
     ) -> VirtualGroup | None:
         """The mosaic at one resolution; None if an input has no position."""
-        rasters = self._rasters(groups, dims, notes, note=note)
+        rasters = self._rasters(groups, dims, notes)
         if not rasters:
             return None
         first = self.rasters[dims.path][0]
         spans, corner = place_rasters(first, rasters)
         if notes.problems:
             spans = side_by_side(spans)  # so that drift is found, too
-        columns: Mapping[str, Column] = columns_of(groups, dims.path)
         mapping_variable = mapping_name(groups[0], dims.x, dims.y)
         task = Task(self._plane(dims, spans, mapping_variable), notes, Values(self.read))
-        columns, told = as_coordinates(groups, columns, dims.path, task)
-        if self.series is not None:
-            columns = self.series.stacked(columns, dims.y, dims.x)
-        arrays, _, _ = combine_columns(columns, dims.path, task, Inherited())
-        corner_raster = first.moved(*corner)
+        level, columns, _, _ = combine_level(groups, dims.path, task, Inherited())
+        arrays, corner_raster = dict(level.arrays), first.moved(*corner)
         if mapping_variable in arrays:
             mapping = arrays[mapping_variable]
             attrs = {**mapping.attrs, "GeoTransform": corner_raster.transform}
             arrays[mapping_variable] = mapping.with_changes(attrs=attrs)
         arrays |= _coordinates(corner_raster, spans, columns, dims, task)
         ordered = {name: arrays.pop(name) for name in columns if name in arrays}
-        attrs = group_attributes(groups, dims.path, task, told)
-        attrs = with_told_names(attrs, ordered, columns, notes)
-        return VirtualGroup({**ordered, **arrays}, {}, attrs)
+        return VirtualGroup({**ordered, **arrays}, {}, level.attrs)
 
     def _plane(self, dims: _Dims, spans: Int64Array, mapping: str) -> Plane:
         """The positions of the inputs at a resolution."""
@@ -537,9 +502,7 @@ class _Mosaic:
         plane = Plane.of((dims.y, dims.x), spans, self.series)
         return replace(plane, settled=settled, merges=self.merge)
 
-    def _rasters(
-        self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
-    ) -> list[Raster]:
+    def _rasters(self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes) -> list[Raster]:
         """The positions of the inputs; misfits are noted. Empty if an input has none."""
         values = Values(self.read)
         read = [
@@ -551,7 +514,7 @@ class _Mosaic:
         for number, raster in enumerate(read):
             if isinstance(raster, Raster):
                 reason = misfit(first[0], raster, self.tolerance)
-                if reason is None and note:
+                if reason is None and self.notes_places:
                     self.rasters.setdefault(dims.path, []).extend(
                         self._held(raster, groups[number], number, dims)
                     )
@@ -569,9 +532,7 @@ class _Mosaic:
         plane = (dims.y, dims.x)
         return held_rasters(numbered, group.arrays, labels, plane, merges=self.merge)
 
-    def _overviews(
-        self, groups: Sequence[VirtualGroup], notes: Notes, *, note: bool
-    ) -> dict[str, VirtualGroup]:
+    def _overviews(self, groups: Sequence[VirtualGroup], notes: Notes) -> dict[str, VirtualGroup]:
         """The mosaic at each coarser resolution; those that are left out are noted."""
         laid: dict[str, VirtualGroup] = {}
         for dims in _level_dims(groups[0], self.x, self.y):
@@ -582,9 +543,7 @@ class _Mosaic:
                 message = "some inputs lack it"
                 own.problem("variable-missing", dims.path, message, lacking, drop=False)
             else:
-                level = self._level(
-                    [group.groups[dims.path] for group in groups], dims, own, note=note
-                )
+                level = self._level([group.groups[dims.path] for group in groups], dims, own)
             if level is not None and not own.problems:
                 laid[dims.path] = level
                 notes.drifts += own.drifts
