@@ -126,3 +126,10 @@ def test_a_level_of_one_list_needs_no_dimension(folder: Path) -> None:
     assert found.identical(gridref.open_virtual_mfdataset(files, "time", combine="nested"))
     with pytest.raises(InvalidRequestError, match="concat_dim for every level"):
         gridref.open_virtual_mfdataset(files, [None], combine="nested")
+
+
+@pytest.mark.parametrize("labels", [{"pattern": "{lat:d}.nc"}, {"labels": {"lat": [1, 2]}}])
+def test_files_in_the_order_given_have_no_labels(folder: Path, labels: Any) -> None:
+    files = write(folder, "same")
+    with pytest.raises(InvalidRequestError, match="leave out pattern and labels"):
+        gridref.open_virtual_mfdataset(files, "time", combine="nested", **labels)

@@ -182,6 +182,11 @@ def open_virtual_mfdataset(
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
     sought = Labels(pattern, sources=labels)
     way = _way(sought, stack, layout, Mosaic(sought, stack, x, y, tolerance) if mosaic else None)
+    if way is None and combine == "nested" and (sought.pattern or sought.of_files):
+        raise InvalidRequestError(
+            "combine='nested' takes files in the order given, without labels of files: leave out"
+            " pattern and labels, or take combine='by_coords'"
+        )
 
     def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
         part = _without(subgroup(root, group).with_changes(groups={}), loading.drop_variables)
