@@ -14,9 +14,9 @@ from gridref.formats import ScanOptions
 from gridref.formats import scan as scan_file
 from gridref.formats.registry import organisation
 from gridref.formats.scanner import Advice, MetadataPieces
-from gridref.io import Layouts, absolute_url, learning_layouts, noted_files, noted_reads
+from gridref.io import Layouts, Reads, absolute_url, working
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.manifest import ChunkState
+from gridref.model.manifest import ChunkState, Source
 from gridref.options import option_values
 from gridref.secrets import shown_address
 
@@ -127,7 +127,9 @@ def inspect(file: Address, *, storage_options: Mapping[str, Any] | None = None) 
     """
     options = ScanOptions(storage_options=storage_options, on_unsupported="skip")
     address = absolute_url(file)
-    with learning_layouts(Layouts()), noted_files() as opened, noted_reads() as reads:
+    opened: dict[str, Source | None] = {}
+    reads = Reads()
+    with working(layouts=Layouts(), opened=opened, reads=reads):
         first = scan_file(address, **option_values(options)).report
         group = scan_file(address, **option_values(options))
     source = opened.get(address)

@@ -28,12 +28,11 @@ from gridref.io import (
     counted_traffic,
     current_traffic,
     is_local,
-    learning_layouts,
-    noted_files,
-    using_beginnings,
+    working,
 )
 from gridref.io.ahead import DaemonThreads, map_ahead
 from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Source
 from gridref.options import Shown, check_choices, refuses_unknown
 
 __version__ = version("gridref")
@@ -191,7 +190,8 @@ def _outcome(
         known = None if kept is None else kept.get(address)
         if known is not None:
             return known
-        with learning_layouts(layouts), using_beginnings(ahead), noted_files() as opened:
+        opened: dict[str, Source | None] = {}
+        with working(layouts=layouts, beginning=ahead.take, opened=opened):
             group = scan(address, options)
         if kept is not None:
             kept.put(address, opened, group)

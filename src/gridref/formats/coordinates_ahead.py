@@ -12,7 +12,7 @@ from contextlib import suppress
 import numpy as np
 
 from gridref.errors import GridrefError
-from gridref.io import ScanFile, current_at_hand
+from gridref.io import ScanFile, current_context
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState
 from gridref.model.reference_systems import referred_names
@@ -28,7 +28,7 @@ def keep_coordinates(group: VirtualGroup, file: ScanFile) -> None:
     coordinates of files beside it are then fetched with their metadata. If they cannot be read,
     the reader will report it.
     """
-    at_hand = current_at_hand()
+    at_hand = current_context().at_hand
     if at_hand is None or not file.is_remote:
         return
     wanted = [

@@ -15,28 +15,23 @@ from gridref.io.address import (
 )
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
 from gridref.io.collector import collector_paused
-from gridref.io.faults import RetryPolicy, is_absent, status_of
-from gridref.io.identity import Buffer, Coverage, RangeFetcher, checksum_of, coverage_of, crc32c_of
-from gridref.io.local import noted_reads, read_file
-from gridref.io.pool import IdentityCheck, SourcePool
-from gridref.io.prefetch import (
-    Beginnings,
-    Layouts,
-    current_at_hand,
-    keeps_at_hand,
-    learning_layouts,
-    using_beginnings,
-)
-from gridref.io.requests import (
-    MAX_REQUESTS,
+from gridref.io.context import (
+    Reads,
     Traffic,
     counted_traffic,
+    current_context,
     current_traffic,
+    keeps_at_hand,
     note_opened,
-    noted_files,
-    tell_waits,
-    within_limit,
+    working,
 )
+from gridref.io.faults import RetryPolicy, is_absent, status_of
+from gridref.io.identity import Buffer, Coverage, RangeFetcher, checksum_of, coverage_of, crc32c_of
+from gridref.io.local import read_file
+from gridref.io.pool import IdentityCheck, SourcePool
+from gridref.io.prefetch import Layouts
+from gridref.io.remote import Beginnings
+from gridref.io.requests import MAX_REQUESTS, within_limit
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
 
 __all__ = [
@@ -51,6 +46,7 @@ __all__ = [
     "MergedReads",
     "Merging",
     "RangeFetcher",
+    "Reads",
     "RetryPolicy",
     "ScanFile",
     "SourcePool",
@@ -63,17 +59,14 @@ __all__ = [
     "counted_traffic",
     "coverage_of",
     "crc32c_of",
-    "current_at_hand",
+    "current_context",
     "current_traffic",
     "describe_source",
     "expand_urls",
     "is_absent",
     "is_local",
     "keeps_at_hand",
-    "learning_layouts",
     "note_opened",
-    "noted_files",
-    "noted_reads",
     "open_filesystem",
     "open_for_scan",
     "options_for",
@@ -82,7 +75,6 @@ __all__ = [
     "read_file",
     "real_path",
     "status_of",
-    "tell_waits",
-    "using_beginnings",
     "within_limit",
+    "working",
 ]

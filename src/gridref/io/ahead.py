@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from gridref.forks import tell_in_children
-from gridref.io.requests import tell_waits, waiting
+from gridref.io.context import waiting, working
 
 # Threads, few of which compute at a time
 
@@ -216,11 +216,10 @@ class DaemonThreads(Executor):
         self._crew, self._start = Crew(n_threads, n_busy or n_threads), begin
 
     def submit[**P, R](self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        context = copy_context()
-        tell_waits(context, self._crew.aside)
+        call = working(waits=self._crew.aside)(fn)
         future: Future[R] = Future()
         started = None if self._start is None else partial(self._start, args[-1])
-        self._crew.submit(future, partial(context.run, fn, *args, **kwargs), started)
+        self._crew.submit(future, partial(copy_context().run, call, *args, **kwargs), started)
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:

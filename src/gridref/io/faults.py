@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from gridref.errors import GridrefError, Message, Option, Place, SourceUnavailableError
-from gridref.io.requests import waiting
+from gridref.io.context import waiting
 from gridref.secrets import without_secrets
 
 _PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)

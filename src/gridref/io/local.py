@@ -1,8 +1,7 @@
-"""Local files, and records of the bytes that a piece of work reads.
+"""Local files.
 
-`LocalFiles` reads byte ranges of files on descriptors that stay open. `noted_reads` records which
-byte ranges scans look at. `AsOnAServer` reads a local file, and counts the requests that the same
-reads would send to a server.
+`LocalFiles` reads byte ranges of files on descriptors that stay open. `AsOnAServer` reads a local
+file, and counts the requests that the same reads would send to a server.
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import override
 
 from gridref.errors import SourceUnavailableError
 from gridref.forks import new_lock
 from gridref.io.address import real_path
+from gridref.io.context import current_traffic, note_opened
 from gridref.io.faults import opens_no_more, unavailable
-from gridref.io.requests import current_traffic, note_opened
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 
@@ -219,57 +216,7 @@ def _key(path: str, policy: SourcePolicy | None) -> _Key:
     return path if policy is None else (path, policy)
 
 
-# Records of reads, and a local file that is counted like a remote one
-
-
-class Reads:
-    """Byte ranges that were read, by address.
-
-    Attributes
-    ----------
-    ranges
-        Half-open, in the order of the requests, without bytes that were only read along with them.
-    """
-
-    def __init__(self) -> None:
-        self.ranges: dict[str, list[tuple[int, int]]] = {}
-
-    def note(self, address: str, offsets: Sequence[int], lengths: Sequence[int]) -> None:
-        """Record that ranges of a file are read."""
-        known = self.ranges.setdefault(address, [])
-        known += [(int(o), int(o + n)) for o, n in zip(offsets, lengths, strict=True) if n]
-
-    def pieces(self, address: str) -> tuple[tuple[int, int], ...]:
-        """The ranges of a file, ascending, those that touch or overlap as one."""
-        joined: list[tuple[int, int]] = []
-        for start, stop in sorted(self.ranges.get(address, [])):
-            if joined and start <= joined[-1][1]:
-                joined[-1] = joined[-1][0], max(stop, joined[-1][1])
-            else:
-                joined.append((start, stop))
-        return tuple(joined)
-
-
-_current: ContextVar[Reads | None] = ContextVar("gridref_reads", default=None)
-
-
-@contextmanager
-def noted_reads() -> Iterator[Reads]:
-    """Record the byte ranges that scans in the ``with`` block read, in this thread.
-
-    Local files are read, and their requests counted, as if they were on a server.
-    """
-    noted = Reads()
-    token = _current.set(noted)
-    try:
-        yield noted
-    finally:
-        _current.reset(token)
-
-
-def current_reads() -> Reads | None:
-    """The record of the scans that run now; None if there is none."""
-    return _current.get()
+# A local file that is counted like a remote one
 
 
 class AsOnAServer(OpenFile):

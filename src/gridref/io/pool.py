@@ -18,6 +18,7 @@ from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceCha
 from gridref.forks import new_lock
 from gridref.io.address import is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, MergedReads, Merging, plan_reads
+from gridref.io.context import current_context, current_traffic
 from gridref.io.faults import RetryPolicy
 from gridref.io.identity import (
     SCAN_AGAIN,
@@ -29,9 +30,7 @@ from gridref.io.identity import (
     same_version,
 )
 from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully, read_into
-from gridref.io.prefetch import current_at_hand
 from gridref.io.remote import RemoteFiles
-from gridref.io.requests import current_traffic
 from gridref.model.manifest import Source
 
 _ATTEMPTS = 3
@@ -166,7 +165,7 @@ class SourcePool:
             if whole is not None:
                 return [whole]
         local = is_local(source.url)
-        at_hand = None if local else current_at_hand()
+        at_hand = None if local else current_context().at_hand
         if at_hand is not None:
             kept = at_hand.parts(source, offset.tolist(), length.tolist())
             if kept is not None:

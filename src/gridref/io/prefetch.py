@@ -1,32 +1,22 @@
 """Bytes that scans request ahead of time: metadata blocks, beginnings of files, coordinates.
 
 `Layouts` learns which blocks of a file hold its metadata, and predicts them for files in the same
-folder. `Beginnings` requests the beginnings of many files before they are scanned. `AtHand` keeps
-bytes that combining the files will read next.
+folder. A `Beginning` of a file is requested before the scan (`gridref.io.remote.Beginnings`).
+`AtHand` keeps bytes that combining the files will read next.
 
 These are hints. A wrong one costs bytes or a request, and never changes what is read.
-
-Waking up a thread for an answer costs more processor time than the request itself. The requests of
-`Beginnings` are sent from the event loop, which wakes up no thread.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from gridref.cache import LRU
-from gridref.errors import GridrefError
 from gridref.forks import new_lock
-from gridref.io.address import absolute_url, is_local
 from gridref.io.coalesce import REMOTE_MERGING, plan_reads
-from gridref.io.remote import RemoteFiles, asked, describes_answers
-from gridref.io.requests import requests_in_flight
 from gridref.model.manifest import Source
 
 # Blocks of metadata, learnt from files in the same folder
@@ -101,24 +91,6 @@ def _runs(blocks: tuple[int, ...], block_bytes: int) -> tuple[tuple[int, ...], t
     return tuple(starts[:MAX_FIRST_RANGES]), tuple(stops[:MAX_FIRST_RANGES])
 
 
-_layouts: ContextVar[Layouts | None] = ContextVar("gridref_layouts", default=None)
-
-
-@contextmanager
-def learning_layouts(layouts: Layouts) -> Iterator[None]:
-    """Let scans in the ``with`` block use these layouts, and add to them."""
-    token = _layouts.set(layouts)
-    try:
-        yield
-    finally:
-        _layouts.reset(token)
-
-
-def current_layouts() -> Layouts:
-    """The layouts that scans use now."""
-    return _layouts.get() or Layouts()
-
-
 # Beginnings of files, requested before the scan
 
 
@@ -140,85 +112,6 @@ class Beginning:
     starts: Sequence[int]
     stops: Sequence[int]
     results: list[Any]
-
-
-class Beginnings:
-    """Requests the beginnings of files, and keeps each until it is taken. Thread-safe.
-
-    Parameters
-    ----------
-    storage_options
-        As for `open_for_scan`.
-    layouts
-        The expected places of reads in files.
-    """
-
-    def __init__(self, storage_options: Mapping[str, Any] | None, layouts: Layouts) -> None:
-        self._files = RemoteFiles(storage_options)
-        self._layouts = layouts
-        self._came: dict[str, Beginning] = {}
-
-    def ask(self, address: str, then: Callable[[], None], first_bytes: int = 0) -> None:
-        """Request the beginning of a file; `then` is called when it has arrived or failed.
-
-        The beginning is `first_bytes` until something is known about files beside it.
-
-        Nothing is requested if answers do not describe the file, or if too many requests are in
-        flight: the scan requests it then. Failures are kept, too: they count as the first attempt.
-        """
-        url = absolute_url(address)
-        try:
-            located = None if is_local(url) else self._files.locate(url)
-        except GridrefError:
-            located = None
-        if located is None or not describes_answers(located[0]):
-            return then()
-        starts, stops = self._layouts.ranges(url, first_bytes=first_bytes)
-        if not requests_in_flight.begin(len(starts)):
-            return then()
-
-        async def fetch() -> None:
-            try:
-                results = await asked(*located, url, starts, stops)
-                self._came[url] = Beginning(located, starts, stops, results)
-            finally:
-                requests_in_flight.end(len(starts))
-                then()
-
-        loop = located[0].loop
-        loop.call_soon_threadsafe(lambda: _keep(loop.create_task(fetch())))
-        return None
-
-    def take(self, url: str) -> Beginning | None:
-        """Take what arrived of a file; each beginning can be taken once."""
-        return self._came.pop(url, None)
-
-
-_running: set[Any] = set()
-"""Tasks: an event loop itself keeps no references to them."""
-
-
-def _keep(task: Any) -> None:
-    _running.add(task)
-    task.add_done_callback(_running.discard)
-
-
-_beginnings: ContextVar[Beginnings | None] = ContextVar("gridref_beginnings", default=None)
-
-
-@contextmanager
-def using_beginnings(beginnings: Beginnings) -> Iterator[None]:
-    """Let files that are opened in the ``with`` block use these beginnings."""
-    token = _beginnings.set(beginnings)
-    try:
-        yield
-    finally:
-        _beginnings.reset(token)
-
-
-def current_beginnings() -> Beginnings | None:
-    """The beginnings for files that are opened now; None if none were requested."""
-    return _beginnings.get()
 
 
 # Bytes that combining will read, fetched along with the metadata
@@ -251,28 +144,3 @@ class AtHand:
                 return None
             parts.append(part)
         return parts
-
-
-_at_hand: ContextVar[AtHand | None] = ContextVar("gridref_at_hand", default=None)
-
-
-def keeps_at_hand[**P, R](work: Callable[P, R]) -> Callable[P, R]:
-    """Let scans in a call keep bytes that later reads of this call need.
-
-    This is for one piece of work that scans and then reads: files may change later.
-    """
-
-    @functools.wraps(work)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        token = _at_hand.set(AtHand())
-        try:
-            return work(*args, **kwargs)
-        finally:
-            _at_hand.reset(token)
-
-    return call
-
-
-def current_at_hand() -> AtHand | None:
-    """The store of bytes for scans that run now; None if nothing reads them afterwards."""
-    return _at_hand.get()

@@ -28,15 +28,14 @@ from fsspec.archive import AbstractArchiveFileSystem
 from gridref.cache import LRU
 from gridref.errors import GridrefError, Place, SourceUnavailableError
 from gridref.forks import new_lock, tell_in_children
-from gridref.io.address import open_filesystem, real_path
+from gridref.io.address import absolute_url, is_local, open_filesystem, real_path
+from gridref.io.context import current_traffic, note_opened, waiting
 from gridref.io.faults import RetryPolicy, is_transient, shown, status_of, unavailable
 from gridref.io.identity import check_identity, source_of_info
+from gridref.io.prefetch import Beginning, Layouts
 from gridref.io.requests import (
     MAX_REQUESTS,
-    current_traffic,
-    note_opened,
     requests_in_flight,
-    waiting,
     within_limit,
 )
 from gridref.limits import limits
@@ -465,3 +464,68 @@ def _not_too_long(url: str, part: bytes, start: int, stop: int) -> bytes:
         " Copy the file to a place that serves them",
         Place(source=url, start=start, stop=stop),
     )
+
+
+# Beginnings of files, requested before the scan. Waking up a thread for an answer costs more
+# processor time than the request itself: these are sent from the event loop, which wakes up none.
+
+
+class Beginnings:
+    """Requests the beginnings of files, and keeps each until it is taken. Thread-safe.
+
+    Parameters
+    ----------
+    storage_options
+        As for `open_for_scan`.
+    layouts
+        The expected places of reads in files.
+    """
+
+    def __init__(self, storage_options: Mapping[str, Any] | None, layouts: Layouts) -> None:
+        self._files = RemoteFiles(storage_options)
+        self._layouts = layouts
+        self._came: dict[str, Beginning] = {}
+
+    def ask(self, address: str, then: Callable[[], None], first_bytes: int = 0) -> None:
+        """Request the beginning of a file; `then` is called when it has arrived or failed.
+
+        The beginning is `first_bytes` until something is known about files beside it.
+
+        Nothing is requested if answers do not describe the file, or if too many requests are in
+        flight: the scan requests it then. Failures are kept, too: they count as the first attempt.
+        """
+        url = absolute_url(address)
+        try:
+            located = None if is_local(url) else self._files.locate(url)
+        except GridrefError:
+            located = None
+        if located is None or not describes_answers(located[0]):
+            return then()
+        starts, stops = self._layouts.ranges(url, first_bytes=first_bytes)
+        if not requests_in_flight.begin(len(starts)):
+            return then()
+
+        async def fetch() -> None:
+            try:
+                results = await asked(*located, url, starts, stops)
+                self._came[url] = Beginning(located, starts, stops, results)
+            finally:
+                requests_in_flight.end(len(starts))
+                then()
+
+        loop = located[0].loop
+        loop.call_soon_threadsafe(lambda: _keep(loop.create_task(fetch())))
+        return None
+
+    def take(self, url: str) -> Beginning | None:
+        """Take what arrived of a file; each beginning can be taken once."""
+        return self._came.pop(url, None)
+
+
+_running: set[Any] = set()
+"""Tasks: an event loop itself keeps no references to them."""
+
+
+def _keep(task: Any) -> None:
+    _running.add(task)
+    task.add_done_callback(_running.discard)

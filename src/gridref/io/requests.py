@@ -1,40 +1,18 @@
-"""Requests of a piece of work: limits, counts, and the files that were opened.
-
-`requests_in_flight` limits the requests of the whole process. `counted_traffic` counts requests and
-bytes inside a ``with`` block, and `noted_files` records the files that are opened there.
-"""
+"""Limits of requests: how many are in flight in this process, and how long an answer may take."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import Context, ContextVar
+from contextlib import contextmanager
 from typing import Any
 
-from gridref.forks import new_lock, tell_in_children
+from gridref.forks import tell_in_children
+from gridref.io.context import waiting
 from gridref.limits import limits
-from gridref.model.manifest import Source
-
-# Requests in flight in this process, and waiting for answers
 
 MAX_REQUESTS = 64
 """Most requests in flight at a time."""
-
-
-_at_waits: ContextVar[Callable[[], AbstractContextManager[None]]] = ContextVar(
-    "gridref_at_waits", default=nullcontext
-)
-
-
-def tell_waits(context: Context, told: Callable[[], AbstractContextManager[None]]) -> None:
-    """Let code in a context enter ``with told():`` whenever it waits for a server."""
-    context.run(_at_waits.set, told)
-
-
-def waiting() -> AbstractContextManager[None]:
-    """A context in which a thread waits for a server and other threads can use the processor."""
-    return _at_waits.get()()
 
 
 def within_limit(filesystem: Any, method: str, n_bytes: int = 0) -> Callable[..., Any]:
@@ -97,90 +75,3 @@ class RequestLimit:
 
 requests_in_flight = RequestLimit()
 """The limit of this process."""
-
-
-# Counts of requests and bytes
-
-
-class Traffic:
-    """Requests and bytes. Thread-safe.
-
-    Parameters
-    ----------
-    whole
-        The traffic that this is a part of; requests and bytes count in both.
-
-    Attributes
-    ----------
-    n_requests
-        Reads, listings and questions for size and version that were sent; of local files, reads
-        and listings only. A retry counts again.
-    n_bytes
-        Bytes of files in the answers.
-    """
-
-    def __init__(self, whole: Traffic | None = None) -> None:
-        self._whole = whole
-        self.n_requests = 0
-        self.n_bytes = 0
-        self._lock = new_lock()
-
-    def add(self, n_requests: int, n_bytes: int = 0) -> None:
-        """Add to the counts."""
-        with self._lock:
-            self.n_requests += n_requests
-            self.n_bytes += n_bytes
-        if self._whole is not None:
-            self._whole.add(n_requests, n_bytes)
-
-
-_traffic: ContextVar[Traffic | None] = ContextVar("gridref_traffic", default=None)
-
-
-@contextmanager
-def counted_traffic() -> Iterator[Traffic]:
-    """Count the requests of all readers that are made in the ``with`` block.
-
-    What is counted in a block inside another one counts for both. A reader keeps counting there
-    when other threads use it. One that is made in another thread does not, unless that runs in a
-    copy of the context: make it before the threads start.
-    """
-    traffic = Traffic(_traffic.get())
-    token = _traffic.set(traffic)
-    try:
-        yield traffic
-    finally:
-        _traffic.reset(token)
-
-
-def current_traffic() -> Traffic:
-    """The counter of readers that are made now."""
-    return _traffic.get() or Traffic()
-
-
-# Records of the files that were opened or looked for
-
-type _Noted = dict[str, Source | None]
-
-_noted: ContextVar[_Noted | None] = ContextVar("gridref_opened", default=None)
-
-
-@contextmanager
-def noted_files() -> Iterator[_Noted]:
-    """Record by address all files that are opened in the ``with`` block, in this thread.
-
-    Files that are opened for a scan are recorded with their state, others with None.
-    """
-    noted: _Noted = {}
-    token = _noted.set(noted)
-    try:
-        yield noted
-    finally:
-        _noted.reset(token)
-
-
-def note_opened(address: str, source: Source | None = None) -> None:
-    """Record that a file is opened or looked for."""
-    noted = _noted.get()
-    if noted is not None:
-        noted[address] = source or noted.get(address)

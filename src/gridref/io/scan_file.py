@@ -30,12 +30,12 @@ from gridref.errors import (
 from gridref.forks import new_rlock
 from gridref.io.address import absolute_url, is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_reads
+from gridref.io.context import current_context, current_traffic, note_opened
 from gridref.io.faults import RetryPolicy
 from gridref.io.identity import RangeFetcher
-from gridref.io.local import AsOnAServer, OpenFile, current_reads
-from gridref.io.prefetch import BLOCK_BYTES, Layouts, current_beginnings, current_layouts
+from gridref.io.local import AsOnAServer, OpenFile
+from gridref.io.prefetch import BLOCK_BYTES, Layouts
 from gridref.io.remote import RemoteFiles
-from gridref.io.requests import current_traffic, note_opened
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 
@@ -96,13 +96,13 @@ def open_for_scan(
         If there is none, or it cannot be reached or read.
     """
     address = absolute_url(url)
-    local = is_local(address)
-    if local and current_reads() is None:
+    local, context = is_local(address), current_context()
+    if local and context.reads is None:
         return LocalScanFile(address, policy)
     files = AsOnAServer(address, policy) if local else _Unchanged(storage_options, retry, policy)
-    layouts = current_layouts()
-    ahead = current_beginnings() if block_bytes == BLOCK_BYTES and policy is None else None
-    came = None if ahead is None else ahead.take(address)
+    layouts = context.layouts or Layouts()
+    is_usual = block_bytes == BLOCK_BYTES and policy is None
+    came = context.beginning(address) if is_usual and context.beginning else None
     if came is not None and isinstance(files, _Unchanged):
         starts = came.starts
         files.keep_located(address, came.located)
@@ -153,7 +153,7 @@ class ScanFile(io.RawIOBase):
         self.last_error: GridrefError | None = None
         self._size = source.size_bytes
         self._position = 0
-        self._noted = current_reads()
+        self._noted = current_context().reads
 
     @property
     def came_whole(self) -> bool:
