@@ -64,9 +64,9 @@ def imported(folder: str) -> dict[str, set[str]]:
                 top = module.partition(".")[0]
                 if top in OURS:
                     continue
-                found.setdefault(normal(DISTRIBUTIONS.get(top, [top])[0]), set()).add(
-                    str(path.relative_to(ROOT))
-                )
+                owners = DISTRIBUTIONS.get(top, [top])  # several share the namespace of pystac
+                owner = top if top in owners else owners[0]
+                found.setdefault(normal(owner), set()).add(str(path.relative_to(ROOT)))
     return found
 
 
