@@ -79,7 +79,7 @@ def check_type(name: str, value: Any, hint: Any) -> None:
         Naming the types that it may have.
     """
     if not _is_of(value, hint):
-        wanted = " or ".join(dict.fromkeys(_said(each) for each in _alternatives(hint)))
+        wanted = _any_of(hint)
         shown = repr(value) if len(repr(value)) <= _SHOWN else f"{repr(value)[:_SHOWN]}..."
         raise InvalidRequestError(f"{name} must be {wanted}, got {shown}")
 
@@ -132,6 +132,10 @@ def _is_one(value: Any, hint: Any) -> bool:
     return True
 
 
+def _any_of(hint: Any) -> str:
+    return " or ".join(dict.fromkeys(_said(each) for each in _alternatives(hint)))
+
+
 def _said(hint: Any) -> str:
     kind, members = get_origin(hint) or hint, get_args(hint)
     if kind is Literal:
@@ -142,7 +146,7 @@ def _said(hint: Any) -> str:
         several = len(_alternatives(members[0])) > 1
         return f"a list of {'those' if several else _MANY.get(members[0], members[0].__name__)}"
     if kind is Mapping:
-        return "a mapping"
+        return "a mapping" if members[1] is Any else f"a mapping (each value {_any_of(members[1])})"
     if kind is Callable:
         return "a function"
     return _IN_WORDS.get(kind, getattr(kind, "__name__", str(kind)))

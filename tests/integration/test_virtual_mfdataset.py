@@ -128,7 +128,9 @@ def test_a_level_of_one_list_needs_no_dimension(folder: Path) -> None:
         gridref.open_virtual_mfdataset(files, [None], combine="nested")
 
 
-@pytest.mark.parametrize("labels", [{"pattern": "{lat:d}.nc"}, {"labels": {"lat": [1, 2]}}])
+@pytest.mark.parametrize(
+    "labels", [{"pattern": "{lat:d}.nc"}, {"labels": {"lat": "attribute:lat"}}]
+)
 def test_files_in_the_order_given_have_no_labels(folder: Path, labels: Any) -> None:
     files = write(folder, "same")
     with pytest.raises(InvalidRequestError, match="leave out pattern and labels"):

@@ -256,3 +256,8 @@ def test_a_layout_or_loading_names_what_was_meant() -> None:
         gridref.Stack("time", label="{time}")  # type: ignore[call-arg]
     with pytest.raises(InvalidRequestError, match="'load_limits': did you mean 'load_limit'"):
         Loading(load_limits=1)  # type: ignore[call-arg]
+
+
+def test_what_values_of_mappings_may_be_is_told() -> None:
+    with pytest.raises(InvalidRequestError, match=r"a mapping \(each value a string or a function"):
+        gridref.Labels(sources={"lat": [1, 2]})  # type: ignore[dict-item]
