@@ -42,6 +42,11 @@ class Limits:
     coordinates: int = 2**23
     """Coordinates along an axis of an image; they are kept inline, and longer axes have none."""
 
+    # NetCDF3 files
+
+    header_bytes: int = 64 * 2**20
+    """Bytes of the header; it is read whole, and a damaged length in it may reach far."""
+
     # Zarr stores and kerchunk references
 
     chunk_files: int = 2**26

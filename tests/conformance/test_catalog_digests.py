@@ -21,12 +21,12 @@ import gridref
 from gridref.api.catalog import write_catalog
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
-from gridref.model.manifest import ChunkManifest, Manifest, Source
+from gridref.model.manifest import ChunkManifest, Manifest, RunManifest, Source
 from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
 
 LEDGER = Path(__file__).with_name("catalog_digests.json")
 SAMPLES = Path(__file__).parents[2] / "sample_data"
-SUFFIXES = {".nc", ".nc4", ".h5", ".hdf5", ".he5", ".tif", ".tiff", ".json"}
+SUFFIXES = {".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf", ".tif", ".tiff", ".json"}
 
 
 def test_catalogs_of_sample_data_say_what_they_said() -> None:
@@ -100,7 +100,7 @@ def moved(group: VirtualGroup, root: Path) -> VirtualGroup:
         return replace(there, url=url, mtime_ns=None, etag=None)
 
     def manifest(there: Manifest) -> Manifest:
-        if not isinstance(there, ChunkManifest):
+        if not isinstance(there, ChunkManifest | RunManifest):
             return there
         return there.with_sources(tuple(map(source, there.sources)))
 

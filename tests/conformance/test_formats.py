@@ -8,6 +8,7 @@ from typing import Any, override
 
 import h5py
 import icechunk
+import netCDF4
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from gridref.errors import InvalidRequestError
 from gridref.formats.hdf5.scanner import HDF5Scanner
 from gridref.formats.icechunk.scanner import IcechunkScanner
 from gridref.formats.kerchunk.scanner import KerchunkScanner
+from gridref.formats.netcdf3.scanner import NetCDF3Scanner
 from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.formats.zarr.scanner import ZarrScanner
 from gridref.testing.formats import Sample, ScannerTests
@@ -85,6 +87,23 @@ class TestOMESet(ScannerTests):
             )
             tifffile.imwrite(folder / name, planes[number], description=xml, metadata=None)
         return Sample(folder / "one.ome.tif", {"image": planes})
+
+
+class TestNetCDF3(ScannerTests):
+    scanner = NetCDF3Scanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        with netCDF4.Dataset(folder / "a.nc", "w", format="NETCDF3_64BIT_OFFSET") as file:
+            file.createDimension("time", None)
+            file.createDimension("x", 70)
+            file.createVariable("t", "i4", ("time", "x"))[...] = VALUES
+            file.createVariable("u", "f4", ("time", "x"))[...] = VALUES + 1
+            file.createVariable("x", "f8", ("x",))[...] = VALUES[0]
+        return Sample(
+            folder / "a.nc",
+            {"t": VALUES, "u": (VALUES + 1).astype("f4"), "x": VALUES[0].astype("f8")},
+        )
 
 
 class TestZarr(ScannerTests):

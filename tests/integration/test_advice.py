@@ -520,11 +520,6 @@ TESTED_ELSEWHERE = {
         by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
     ),
     **_all(
-        "formats/location.py",
-        "parser='virtualizarr.parsers:NetCDF3Parser'",
-        by="integration/test_parsers.py::test_the_refusal_of_netcdf3_names_a_parser_that_reads_it",
-    ),
-    **_all(
         "combine/instances.py",
         "layout=Ragged()",
         by=_RAGGED + "test_samples_that_say_their_instance",

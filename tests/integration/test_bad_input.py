@@ -59,7 +59,8 @@ def archive(tmp_path: Path) -> tuple[list[Path], Path]:
     [
         (b"", "empty"),
         (b"<!DOCTYPE html><html>404</html>", "HTML"),
-        (b"CDF\x01" + bytes(200), "NetCDF"),
+        (b"CDF\x01" + bytes(20) + b"\xff" * 200, "NetCDF3 header"),
+        (b"\x1f\x8b\x08\x00" + bytes(200), "gzip-compressed"),
         (b"PK\x03\x04" + bytes(200), "zip"),
         (bytes(range(50, 250)), "unknown bytes"),
     ],

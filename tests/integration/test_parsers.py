@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,27 +72,6 @@ def test_netcdf3_reads_as_in_netcdf4(parser: Any, tmp_path: Path) -> None:
     path = classic(tmp_path / "classic.nc")
     expected = xr.open_dataset(path, engine="netcdf4").compute()
     xr.testing.assert_equal(opened(gridref.scan(path, parser=parser)), expected)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("version", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET"])
-def test_the_refusal_of_netcdf3_names_a_parser_that_reads_it(tmp_path: Path, version: Any) -> None:
-    path = classic(tmp_path / "classic.nc", version=version)
-    with pytest.raises(SourceFormatError, match="netCDF-3") as refused:
-        gridref.scan(path)
-    (named,) = re.findall(r"parser='([^']*)'", str(refused.value))
-    expected = xr.open_dataset(path, engine="netcdf4").compute()
-    xr.testing.assert_equal(opened(gridref.scan(path, parser=named)), expected)
-    told = " ".join(run_command("build", path, "-o", tmp_path / "cube").stderr.split())
-    (option,) = re.findall(r"(--parser \S+) reads it", told)
-    done = run_command("build", path, "-o", tmp_path / "cube", *option.split())
-    assert done.returncode == 0, done.stderr
-
-
-def test_netcdf3_of_64_bit_data_is_to_be_converted(tmp_path: Path) -> None:
-    path = classic(tmp_path / "classic.nc", version="NETCDF3_64BIT_DATA")
-    with pytest.raises(SourceFormatError, match=r"CDF-5\): convert it with nccopy -k nc4"):
-        gridref.scan(path)
 
 
 @pytest.mark.long(but=1)

@@ -31,6 +31,7 @@ from gridref.model.manifest import (
     ChunkState,
     Identity,
     Manifest,
+    RunManifest,
     Source,
 )
 from gridref.options import check_names
@@ -118,7 +119,8 @@ def told_as(catalog: CatalogGroup, group: VirtualGroup, opened: Sources) -> Virt
 
 def _sources_of(group: VirtualGroup) -> list[Source]:
     manifests = [each for array in group.all_arrays().values() for each in array.manifests]
-    tuples = {id(m.sources): m.sources for m in manifests if isinstance(m, ChunkManifest)}
+    held = [each for each in manifests if isinstance(each, ChunkManifest | RunManifest)]
+    tuples = {id(each.sources): each.sources for each in held}
     return list(dict.fromkeys(source for sources in tuples.values() for source in sources))
 
 
@@ -143,7 +145,7 @@ class _Telling:
         self._manifests: dict[int, tuple[Manifest, Manifest]] = {}
 
     def __call__(self, manifest: Manifest) -> Manifest:
-        if not isinstance(manifest, ChunkManifest):
+        if not isinstance(manifest, ChunkManifest | RunManifest):
             return manifest
         if id(manifest) not in self._manifests:
             sources = self._tuples.get(id(manifest.sources))
@@ -191,8 +193,10 @@ def with_checksums(
         If a chunk cannot be read, or its source changed since it was scanned.
     """
     manifests = [each for array in group.all_arrays().values() for each in array.manifests]
-    distinct = {id(each): each for each in manifests if isinstance(each, ChunkManifest)}
-    found = _checksums_of(_ranges_of(distinct.values()), storage_options)
+    held = (ChunkManifest, RunManifest)
+    distinct = {id(each): each for each in manifests if isinstance(each, held)}
+    rows = (each.take(np.arange(each.n_rows)) for each in distinct.values())
+    found = _checksums_of(_ranges_of(rows), storage_options)
     checked = {source: replace(source, chunk_checksums=each) for source, each in found.items()}
     return with_sources(group, checked)
 

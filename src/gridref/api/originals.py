@@ -1,6 +1,6 @@
 """Read source files with their original readers, to compare chunks with them.
 
-h5py and tifffile take long to load. They are imported when a file of theirs is opened.
+h5py, tifffile and netCDF4 take long to load. They are imported when a file of theirs is opened.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from gridref.extras import missing_package
+from gridref.forks import new_rlock
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
@@ -223,7 +224,7 @@ def source_of(array: VirtualArray, block: int, row: int) -> tuple[Source | None,
     return (rows.sources[0] if len(rows.sources) == 1 else None), None
 
 
-# Source files in their original readers, h5py and tifffile
+# Source files in their original readers: h5py, tifffile and netCDF4
 
 Region = tuple[slice, ...]
 Shape = tuple[int, ...]
@@ -550,6 +551,81 @@ def _affine(page: Any) -> dict[str, tuple[float, float]] | None:
     return edges
 
 
+class _NetCDF3Original:
+    """A file in netCDF4, which uses a library that serves one thread at a time."""
+
+    def __init__(self, file: Any, url: str) -> None:
+        try:
+            import netCDF4
+        except ImportError as error:
+            raise missing_package("comparing with NetCDF3 files", error) from error
+        head = file.read(12)
+        if set(head[4 : 12 if head[3] == 5 else 8]) == {0xFF}:
+            raise UnsupportedFeatureError(
+                "its source does not state the number of records, which netCDF4 needs"
+            )
+        file.seek(0)
+        memory = file.read() if file.is_remote else None
+        with _NETCDF_LOCK:
+            try:
+                self.file = netCDF4.Dataset(url, memory=memory)
+            except (OSError, RuntimeError) as error:
+                reason = f"netCDF4 cannot open its source: {error}"
+                raise UnsupportedFeatureError(reason) from error
+            self.file.set_auto_maskandscale(False)
+            self.file.set_auto_chartostring(False)
+
+    def read(self, chunk: Chunk) -> NDArray[Any]:
+        variable = self._variable(chunk)
+        own = _lined_up(chunk.region, chunk.stored_shape, variable.shape)
+        values = self._read(variable, own)
+        return values.reshape([along.stop - along.start for along in chunk.region])
+
+    def located(self, chunk: Chunk) -> Located:
+        variable = self._variable(chunk)
+        axes = _axes_lined_up(chunk.stored_shape, variable.shape)
+        return Located(variable.name, axes, (0,) * len(axes))
+
+    def _variable(self, chunk: Chunk) -> Any:
+        """The variable that an array is. Cubes may have it in a group of theirs."""
+        variable = self.file.variables.get(chunk.path.rpartition("/")[2])
+        if variable is None:
+            raise UnsupportedFeatureError("its source has no variable of this name")
+        if _without_unit_axes(variable.shape) != _without_unit_axes(chunk.stored_shape):
+            raise UnsupportedFeatureError(f"its variable has shape {variable.shape}")
+        return variable
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        return self.named(beside, self.file[beside].dimensions[axis])
+
+    def named(self, beside: str, name: str) -> Own | None:
+        variable = self.file.variables.get(name)
+        if variable is None:
+            return None
+        dims = self.file[beside].dimensions
+        axes = tuple(dims.index(dim) if dim in dims else None for dim in variable.dimensions)
+        attrs = self.about(name)[0] or {}
+        return Own(name, axes, variable.shape, attrs, partial(self._read, variable))
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        with _NETCDF_LOCK:
+            variable = self.file[name]
+            return {each: variable.getncattr(each) for each in variable.ncattrs()}, {}
+
+    @staticmethod
+    def _read(variable: Any, own: Region) -> NDArray[Any]:
+        with _NETCDF_LOCK:
+            values = np.asarray(variable[own or ...])
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+    def close(self) -> None:
+        with _NETCDF_LOCK:
+            self.file.close()
+
+
+_NETCDF_LOCK = new_rlock()
+
+
 class Originals:
     """Opens source files with their original readers, and keeps the last one open.
 
@@ -595,6 +671,9 @@ def _open_original(
     file.seek(0)
     if magic[:2] in (b"II", b"MM"):
         return _TIFFOriginal(file)
+    if magic in (b"CDF\x01", b"CDF\x02", b"CDF\x05"):
+        with file:
+            return _NetCDF3Original(file, url)
     file.close()
     try:
         return _HDF5Original(url, storage_options)

@@ -13,21 +13,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gridref.errors import Message, Option, Place, SourceNotAllowedError, UnsupportedFeatureError
+from gridref.errors import Message, Place, SourceNotAllowedError, UnsupportedFeatureError
 from gridref.io import DataNames, ScanFile, absolute_url, is_local, open_for_scan, real_path
 from gridref.model.source_policy import SourcePolicy
 from gridref.secrets import shown_address
 
 _HEAD_BYTES = 16 << 10
 
-_NETCDF3 = Message(
-    Option("parser", "virtualizarr.parsers:NetCDF3Parser"),
-    " reads it (pip install 'gridref[interchange]' scipy)",
-)
 _LOOKS_LIKE = (
-    (b"CDF\x01", Message("a netCDF-3 file: ", _NETCDF3)),
-    (b"CDF\x02", Message("a netCDF-3 file with 64-bit offsets: ", _NETCDF3)),
-    (b"CDF\x05", "a netCDF-3 file with 64-bit data (CDF-5): convert it with nccopy -k nc4"),
+    (b"\xcd\xf3\x00\x01", "a file of NASA's CDF, which is not netCDF"),
     (b"\x0e\x03\x13\x01", "an HDF4 file"),
     (b"GRIB", "a GRIB file"),
     (b"PK\x03\x04", "a zip archive (unpack it first)"),

@@ -25,7 +25,7 @@ from gridref.formats.scanner import GROUP, MetadataPieces, Organisation, Organis
 from gridref.io import DataNames, ScanFile, absolute_url, counted_traffic, expand_urls, is_local
 from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.manifest import ChunkManifest, ChunkState, RunManifest, Source
 from gridref.model.scan_report import Fate, Finding
 from gridref.plugins import Plugin, plugins
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gridref.formats.hdf5.scanner import HDF5Scanner
     from gridref.formats.icechunk.scanner import IcechunkScanner
     from gridref.formats.kerchunk.scanner import KerchunkScanner
+    from gridref.formats.netcdf3.scanner import NetCDF3Scanner
     from gridref.formats.tiff.scanner import TIFFScanner
     from gridref.formats.zarr.scanner import ZarrScanner
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         KerchunkScanner(),
         IcechunkScanner(),
         ZarrScanner(),
+        NetCDF3Scanner(),
     )
 
 
@@ -79,7 +81,12 @@ def _partial_sources(group: VirtualGroup) -> Iterator[Source]:
     """The files on HTTP servers with chunks as parts of them."""
     for array in group.all_arrays().values():
         for manifest in array.manifests:
-            if not isinstance(manifest, ChunkManifest) or not any(map(_server, manifest.sources)):
+            if not isinstance(manifest, ChunkManifest | RunManifest):
+                continue
+            if not any(map(_server, manifest.sources)):
+                continue
+            if isinstance(manifest, RunManifest):
+                yield manifest.sources[0]
                 continue
             sizes = np.array([source.size_bytes or 0 for source in manifest.sources])
             in_files = manifest.state == ChunkState.RANGE
@@ -157,6 +164,7 @@ BUILT_IN = {
     "kerchunk": "gridref.formats.kerchunk.scanner:KerchunkScanner",
     "icechunk": "gridref.formats.icechunk.scanner:IcechunkScanner",
     "zarr": "gridref.formats.zarr.scanner:ZarrScanner",
+    "netcdf3": "gridref.formats.netcdf3.scanner:NetCDF3Scanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }
 """gridref's own formats, in the order in which they are tried, before those of other packages.

@@ -1,8 +1,9 @@
 """The place of every stored chunk: the source table, the chunk manifest and checksums.
 
 A `Source` is a file as it was when it was scanned. A `ChunkManifest` has one row for each stored
-chunk: its source, offset and length, or its bytes. `ChunkChecksums` holds the CRC-32C of the stored
-chunks of one source, and says which of them a read must verify.
+chunk: its source, offset and length, or its bytes. A `RunManifest` states the places of records by
+five numbers. `ChunkChecksums` holds the CRC-32C of the stored chunks of one source, and says which
+of them a read must verify.
 """
 
 from __future__ import annotations
@@ -388,6 +389,45 @@ class ChunkManifest:
 
 for _name in ("offset", "length"):
     setattr(ChunkManifest, _name, WideColumn(_name))
+
+
+@dataclass(frozen=True, slots=True)
+class RunManifest:
+    """Chunks of one size at equal distances in one file, as records are: no row is kept.
+
+    Attributes
+    ----------
+    sources
+        The file.
+    first
+        First byte of the first chunk.
+    stride
+        Bytes from the beginning of a chunk to that of the next one.
+    length
+        Size of each chunk in bytes.
+    n_rows
+        Number of chunks.
+    """
+
+    sources: tuple[Source, ...]
+    first: int
+    stride: int
+    length: int
+    n_rows: int
+
+    @property
+    def has_filter_masks(self) -> bool:
+        """False: no chunk has filters switched off."""
+        return False
+
+    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
+        """The given rows, in the given order."""
+        offset = self.first + np.asarray(rows, np.int64) * self.stride
+        return ChunkManifest.from_columns(self.sources, offset=offset, length=self.length)
+
+    def with_sources(self, sources: tuple[Source, ...]) -> RunManifest:
+        """The same chunks of another source."""
+        return replace(self, sources=sources)
 
 
 _of_sources = WeakValueDictionary[bytes, ChunkManifest]()

@@ -43,7 +43,7 @@ FOREIGN = {
     "page": b"<!doctype html><html><body>Sign in</body></html>",
     "json": b'{"name": "no data"}',
     "grib": b"GRIB" + bytes(range(256)) * 10,
-    "netcdf3": b"CDF\x01" + bytes(range(256)) * 10,
+    "png": b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 10,
 }
 """Files that are of none of the formats."""
 

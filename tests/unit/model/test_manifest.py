@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 
-from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.manifest import ChunkManifest, ChunkState, RunManifest, Source
 
 A, B, C = (Source(f"/data/{name}.nc") for name in "abc")
 
@@ -70,3 +70,15 @@ def test_joined_manifests_count_beyond_32_bits() -> None:
         for rows in (joined, joined.take(np.arange(200)), pickle.loads(pickle.dumps(joined))):
             assert rows.offset.dtype == rows.length.dtype == np.int64
             np.testing.assert_array_equal(rows.offset + rows.length, expected + edge)
+
+
+def test_a_run_is_the_rows_that_it_stands_for() -> None:
+    run = RunManifest((A,), first=100, stride=40, length=8, n_rows=1_000_000_000_000)
+    rows = run.take(np.array([3, 0, 999_999_999_999]))
+    assert located(rows) == [(A.url, 220), (A.url, 100), (A.url, 100 + 40 * 999_999_999_999)]
+    assert rows.length.tolist() == [8, 8, 8]
+    assert rows.state.tolist() == [ChunkState.RANGE] * 3
+    assert run.take(np.zeros(0, np.int64)).n_rows == 0
+    assert not run.has_filter_masks
+    assert pickle.loads(pickle.dumps(run)) == run
+    assert located(run.with_sources((B,)).take(np.array([1]))) == [(B.url, 140)]

@@ -32,7 +32,7 @@ from gridref.faces.xarray.meaning import (
 from gridref.model.array import VirtualArray
 from gridref.model.indexing import getitem, isel
 from gridref.model.joining import cast_scalar, concatenate, missing_array, missing_like
-from gridref.model.manifest import ChunkManifest, Manifest
+from gridref.model.manifest import ChunkManifest, Manifest, RunManifest
 from gridref.model.projection import expand_ellipsis
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.serve.reader import Reader
@@ -648,6 +648,8 @@ def same_chunks(one: VirtualArray, other: VirtualArray) -> bool:
 
 def _same_rows(one: Manifest, other: Manifest) -> bool:
     """Whether two manifests refer to the same bytes of the same files."""
+    if isinstance(one, RunManifest):
+        return one == other
     if one is other or not (isinstance(one, ChunkManifest) and isinstance(other, ChunkManifest)):
         return one is other
     columns = ("source", "offset", "length", "state", "filter_mask")

@@ -15,8 +15,7 @@ Source for fill values: HDF5 File Format Specification v3, IV.A.2.e "The Data St
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
+from gridref.formats.contiguous import contiguous_chunks, edge_policy, split_contiguous
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.chunk_index import ChunkTable
 from gridref.formats.hdf5.chunk_trees import walk_chunks
@@ -49,71 +49,9 @@ from gridref.formats.hdf5.tree import DatasetNode
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from gridref.model.array import zero_of
-from gridref.model.encoding import Codec, EdgePolicy, Encoding, shared_encoding
+from gridref.model.encoding import Codec, Encoding, shared_encoding
 from gridref.model.grid import chunk_runs
 from gridref.model.manifest import ChunkManifest, Source
-
-# Contiguous data, split into chunks
-
-
-def contiguous_chunks(
-    dataset: DatasetNode, element: ElementType, offset: int, max_chunk_bytes: int
-) -> tuple[Encoding, ChunkManifest]:
-    """Reference contiguous data that begins at byte `offset`.
-
-    Raises
-    ------
-    SourceFormatError
-        If it reaches beyond the end of the file.
-    """
-    shape = (dataset.shape or ()) + element.subshape
-    itemsize = element.itemsize
-    stop = offset + math.prod(shape) * itemsize
-    size = dataset.file.source.size_bytes
-    if size is not None and stop > size:
-        place = replace(dataset.file.place(dataset.path), start=offset, stop=stop)
-        raise SourceFormatError(
-            f"the data reaches beyond the end of the file of {size} bytes", place
-        )
-    chunk_shape = split_contiguous(shape, itemsize, max_chunk_bytes)
-    start, count = chunk_runs(shape, chunk_shape)
-    manifest = ChunkManifest.from_columns(
-        [dataset.file.source], offset=offset + start * itemsize, length=count * itemsize
-    )
-    return Encoding(
-        chunk_shape, element.dtype, element.codecs, edge_policy(shape, chunk_shape)
-    ), manifest
-
-
-def edge_policy(shape: Sequence[int], chunk_shape: Sequence[int]) -> EdgePolicy:
-    """Truncated, unless chunks divide the shape: then the grid is regular."""
-    regular = all(extent % length == 0 for extent, length in zip(shape, chunk_shape, strict=True))
-    return EdgePolicy.PADDED if regular else EdgePolicy.TRUNCATED
-
-
-def split_contiguous(shape: Sequence[int], itemsize: int, max_bytes: int) -> tuple[int, ...]:
-    """Choose chunks of at most `max_bytes` with contiguous elements in C order.
-
-    All axes after the one that is cut stay whole, and those before it have chunks of one element.
-    """
-    chunk = [max(1, extent) for extent in shape]
-    for axis, extent in enumerate(chunk):
-        row_bytes = max(1, itemsize) * math.prod(chunk[axis + 1 :])
-        if row_bytes * extent <= max_bytes:
-            break
-        chunk[axis] = _chunk_length(extent, max(1, max_bytes // row_bytes))
-        if row_bytes <= max_bytes:
-            break
-    return tuple(chunk)
-
-
-def _chunk_length(extent: int, longest: int) -> int:
-    """A divisor of `extent` between a quarter of `longest` and `longest`, else `longest`."""
-    for n_chunks in range(-(-extent // longest), 4 * extent // longest + 1):
-        if extent % n_chunks == 0:
-            return extent // n_chunks
-    return longest
-
 
 # External storage: contiguous data in segments of other files
 
@@ -492,7 +430,15 @@ def _contiguous(
         raise SourceFormatError(
             f"the data layout declares {layout.size_bytes} of {n_bytes} bytes of data"
         )
-    return contiguous_chunks(dataset, element, layout.offset, options.max_chunk_bytes)
+    shape = (dataset.shape or ()) + element.subshape
+    try:
+        chunk_shape, manifest = contiguous_chunks(
+            shape, element.itemsize, dataset.file.source, layout.offset, options.max_chunk_bytes
+        )
+    except SourceFormatError as error:
+        raise error.located(dataset.file.place(dataset.path)) from error.__cause__
+    edge = edge_policy(shape, chunk_shape)
+    return Encoding(chunk_shape, element.dtype, element.codecs, edge), manifest
 
 
 def _n_bytes(dataset: DatasetNode, element: ElementType) -> int:

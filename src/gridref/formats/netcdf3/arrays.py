@@ -1,0 +1,152 @@
+"""A NetCDF3 file as a virtual group.
+
+A fixed variable is one run of bytes, split into stored chunks. A record variable has a stored chunk
+for each record, or several where a record is large. These are as far apart as records are long, so
+one `RunManifest` states them all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gridref.errors import (
+    Message,
+    Option,
+    Place,
+    ScanError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
+from gridref.formats.contiguous import contiguous_chunks, edge_policy, require_inside
+from gridref.formats.netcdf3.header import Header, Variable, read_header
+from gridref.formats.options import ScanOptions
+from gridref.io import ScanFile
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.encoding import bytes_codec, shared_encoding
+from gridref.model.joining import missing_array
+from gridref.model.manifest import ChunkManifest, Manifest, RunManifest, Source
+from gridref.model.scan_report import Fate, Finding, ScanReport
+
+_MAX_RANK = 32
+_MAX_OFFSET = 1 << 62
+_FEW_RECORDS = 16
+"""So many rows cost less than a manifest of their own."""
+_DEFAULT_FILLS = {
+    "i1": -127,
+    "S1": b"\0",
+    "i2": -32767,
+    "i4": -2147483647,
+    "f4": 9.969209968386869e36,
+    "f8": 9.969209968386869e36,
+    "u1": 255,
+    "u2": 65535,
+    "u4": 4294967295,
+    "i8": -9223372036854775806,
+    "u8": 18446744073709551614,
+}
+"""NC_FILL_BYTE and so on, as netcdf.h defines them."""
+
+
+def scan_netcdf3(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGroup:
+    """Describe a file, of which `head` is the beginning; raises as `gridref.formats.scan` does."""
+    header = read_header(file, head)
+    arrays: dict[str, VirtualArray] = {}
+    findings: list[Finding] = []
+    refused: list[ScanError] = []
+    for variable in header.variables:
+        fate, reason = Fate.TAKEN, ""
+        try:
+            arrays[variable.name] = array_of(variable, header, file.source, options)
+        except ScanError as error:
+            error.located(Place(source=file.name, variable=f"/{variable.name}"))
+            refused.append(error)
+            fate, reason = Fate.SKIPPED, error.reason
+        findings.append(Finding(f"/{variable.name}", fate, reason, file.name))
+    if refused and options.on_unsupported == "raise":
+        first = refused[0]
+        if len(refused) > 1:
+            first.reason += f"; {len(refused) - 1} other variables are refused too"
+        first.reason += Message(
+            "; ", Option("on_unsupported", "skip"), " leaves out what is refused"
+        )
+        raise first
+    used = {dim for array in arrays.values() for dim in array.dims}
+    return VirtualGroup(
+        arrays,
+        attrs=header.attrs,
+        report=ScanReport(tuple(findings)),
+        unlimited_dims=frozenset({header.record_dim} & used) if header.record_dim else frozenset(),
+    )
+
+
+def array_of(
+    variable: Variable, header: Header, source: Source, options: ScanOptions
+) -> VirtualArray:
+    """Describe a variable.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If it has too many dimensions.
+    SourceFormatError
+        If its data reaches beyond the end of the file.
+    """
+    if len(variable.shape) > _MAX_RANK:
+        raise UnsupportedFeatureError(f"it has {len(variable.shape)} dimensions")
+    if variable.length > _MAX_OFFSET:
+        raise SourceFormatError(f"it is declared to have {variable.length} bytes")
+    stored = variable.dtype
+    dtype = stored.newbyteorder("=")
+    fill = _fill_value(variable)
+    if variable.is_record and variable.shape[0] == 0:
+        return missing_array(
+            variable.shape, dtype, dims=variable.dims, fill_value=fill, attrs=variable.attrs
+        )
+    chunk_shape, manifest = _chunks(variable, header.record_bytes, source, options.max_chunk_bytes)
+    encoding = shared_encoding(
+        chunk_shape,
+        dtype,
+        (bytes_codec(dtype, big_endian=True),),
+        edge_policy(variable.shape, chunk_shape),
+    )
+    return VirtualArray.of_one_block(
+        variable.shape,
+        dtype,
+        encoding=encoding,
+        manifest=manifest,
+        dims=variable.dims,
+        attrs=variable.attrs,
+        fill_value=fill,
+    )
+
+
+def _fill_value(variable: Variable) -> Any:
+    """What absent elements of a cube read as; masking follows the attribute alone."""
+    dtype = variable.dtype.newbyteorder("=")
+    stated = variable.attrs.get("_FillValue")
+    if isinstance(stated, np.generic) and stated.dtype == dtype:
+        return stated
+    if isinstance(stated, bytes) and len(stated) == 1 and dtype.kind == "S":
+        return np.bytes_(stated)
+    return np.array(_DEFAULT_FILLS[dtype.str[1:]], dtype)[()]
+
+
+def _chunks(
+    variable: Variable, record_bytes: int, source: Source, max_chunk_bytes: int
+) -> tuple[tuple[int, ...], Manifest]:
+    """Chunk shape and chunks of a variable, whose records are `record_bytes` apart."""
+    itemsize, begin, length = variable.dtype.itemsize, variable.begin, variable.length
+    if not variable.is_record or record_bytes == length:  # one run of bytes
+        return contiguous_chunks(variable.shape, itemsize, source, begin, max_chunk_bytes)
+    n_records = variable.shape[0]
+    require_inside(source, begin, begin + (n_records - 1) * record_bytes + length)
+    inner, first = contiguous_chunks(variable.shape[1:], itemsize, source, begin, max_chunk_bytes)
+    if first.n_rows == 1 and n_records > _FEW_RECORDS:
+        return (1, *inner), RunManifest(first.sources, begin, record_bytes, length, n_records)
+    later = np.arange(n_records)[:, np.newaxis] * record_bytes
+    offset = (first.offset + later).reshape(-1)
+    return (1, *inner), ChunkManifest.from_columns(
+        first.sources, offset=offset, length=np.tile(first.length, n_records)
+    )

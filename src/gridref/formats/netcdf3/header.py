@@ -1,0 +1,274 @@
+"""The header of a NetCDF3 file: dimensions, attributes, variables and the places of their data.
+
+`read_header` takes an open file and returns its `Header`. Everything is big-endian; names and
+values are padded to 4 bytes. Counts and sizes have 4 bytes, in CDF-5 8. Sizes of variables that the
+file states overflow in large files, so they are computed.
+
+Source: NetCDF Classic Format Specification (NetCDF Users Guide, appendix B, with the 64-bit offset
+variant), and the CDF-5 File Format Specification of PnetCDF. What the header of a sound file must
+fulfil is what ``NC_computeshapes`` and ``NC_check_voffs`` of the netCDF C library ask for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gridref.errors import Place, SourceFormatError
+from gridref.io import ScanFile
+from gridref.limits import beyond, limits
+
+_DIMENSIONS, _VARIABLES, _ATTRIBUTES = 0x0A, 0x0B, 0x0C
+_STREAMING = {4: (1 << 32) - 1, 8: (1 << 64) - 1}
+_CODES = ("i1", "S1", ">i2", ">i4", ">f4", ">f8", "u1", ">u2", ">u4", ">i8", ">u8")
+_DTYPES = {number: np.dtype(code) for number, code in enumerate(_CODES, 1)}
+_CHAR = _DTYPES[2]
+_CLASSIC = 6
+"""The last of the types that CDF-1 and CDF-2 have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable.
+
+    Attributes
+    ----------
+    dims, shape
+        Names and lengths of its dimensions. The length of the record dimension is the number of
+        records.
+    dtype
+        Its elements as they are stored.
+    begin
+        First byte of its data, or of that of its first record.
+    is_record
+        Whether the first dimension is the record dimension.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    attrs: Mapping[str, Any]
+    dtype: np.dtype[Any]
+    begin: int
+    is_record: bool
+
+    @property
+    def length(self) -> int:
+        """Bytes of its data, or of that of one record."""
+        shape = self.shape[1:] if self.is_record else self.shape
+        return math.prod(shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Header:
+    """All that a header says.
+
+    Attributes
+    ----------
+    variables
+        In the order of the file.
+    attrs
+        The global attributes.
+    record_dim
+        Name of the record dimension; None if there is none.
+    record_bytes
+        From the beginning of a record to that of the next one.
+    """
+
+    variables: tuple[Variable, ...]
+    attrs: Mapping[str, Any]
+    record_dim: str | None
+    record_bytes: int
+
+
+def read_header(file: ScanFile, head: bytes) -> Header:
+    """Read the header of a file, of which `head` is the beginning.
+
+    Raises
+    ------
+    SourceFormatError
+        If the header is damaged or cut off.
+    """
+    cursor = _Cursor(file, head)
+    version = cursor.take(4)[3]
+    cursor.count_bytes = 8 if version == 5 else 4
+    cursor.begin_bytes = 4 if version == 1 else 8
+    cursor.last_type = len(_DTYPES) if version == 5 else _CLASSIC
+    n_records = cursor.count()
+    dims = [(cursor.name(), cursor.count()) for _ in range(cursor.items(_DIMENSIONS))]
+    cursor.check_distinct([name for name, _ in dims], "dimensions")
+    records = [number for number, (_, length) in enumerate(dims) if length == 0]
+    if len(records) > 1:
+        raise cursor.error("declares several record dimensions")
+    record = records[0] if records else None
+    attrs = cursor.attributes()
+    variables = [cursor.variable(dims, record) for _ in range(cursor.items(_VARIABLES))]
+    cursor.check_distinct([variable.name for variable in variables], "variables")
+    record_bytes = _record_bytes(variables)
+    _check_places(variables, cursor)
+    if n_records == _STREAMING[cursor.count_bytes]:
+        n_records = _records_in(file.size, variables, record_bytes)
+    counted = tuple(_with_records(variable, n_records) for variable in variables)
+    return Header(counted, attrs, None if record is None else dims[record][0], record_bytes)
+
+
+def _padded(n_bytes: int) -> int:
+    return -(-n_bytes // 4) * 4
+
+
+def _record_bytes(variables: list[Variable]) -> int:
+    """A single variable of bytes, characters or shorts is not padded."""
+    lengths = [variable.length for variable in variables if variable.is_record]
+    return lengths[0] if len(lengths) == 1 else sum(map(_padded, lengths))
+
+
+def _check_places(variables: list[Variable], cursor: _Cursor) -> None:
+    """Refuse data inside the header, in another order than the variables, or that overlap."""
+    free = cursor.position
+    for variable in sorted(variables, key=lambda variable: variable.is_record):
+        if variable.begin < free:
+            raise cursor.error(f"puts {variable.name!r} where other data are")
+        free = variable.begin + variable.length
+
+
+def _records_in(n_bytes: int, variables: list[Variable], record_bytes: int) -> int:
+    """The number of whole records in a file that does not state it; the last may lack padding."""
+    own = [variable for variable in variables if variable.is_record]
+    if not own:
+        return 0
+    data_bytes = own[-1].begin + own[-1].length - own[0].begin
+    rest = n_bytes - own[0].begin - data_bytes
+    return rest // record_bytes + 1 if rest >= 0 else 0
+
+
+def _with_records(variable: Variable, n_records: int) -> Variable:
+    if not variable.is_record:
+        return variable
+    fields = {name: getattr(variable, name) for name in Variable.__slots__}
+    return Variable(**{**fields, "shape": (n_records, *variable.shape[1:])})
+
+
+class _Cursor:
+    """Takes a header apart. It reads more of the file where the bytes at hand are not enough."""
+
+    count_bytes = begin_bytes = 4
+    last_type = _CLASSIC
+
+    def __init__(self, file: ScanFile, head: bytes) -> None:
+        self.file = file
+        self.data = head
+        self.position = 0
+
+    def error(self, reason: str) -> SourceFormatError:
+        place = Place(source=self.file.name, start=0, stop=min(self.position, self.file.size))
+        return SourceFormatError(f"the NetCDF3 header {reason}", place)
+
+    def take(self, n_bytes: int) -> bytes:
+        """The next bytes."""
+        start, stop = self.position, self.position + n_bytes
+        if stop > len(self.data):
+            self._read_on(stop)
+        self.position = stop
+        return self.data[start:stop]
+
+    def _read_on(self, stop: int) -> None:
+        if stop > self.file.size:
+            raise self.error(f"is cut off: it goes on to byte {stop} of {self.file.size}")
+        if stop > limits().header_bytes:
+            raise self.error(beyond("header_bytes", f"goes on to byte {stop}"))
+        have = len(self.data)
+        more = min(max(stop, 2 * have), self.file.size) - have
+        self.data += self.file.read_many([have], [more])[0]
+
+    def number(self, n_bytes: int) -> int:
+        return int.from_bytes(self.take(n_bytes), "big")
+
+    def count(self) -> int:
+        """A number of things, a length, or the number of a dimension."""
+        return self.number(self.count_bytes)
+
+    def items(self, tag: int) -> int:
+        """The number of items of a list."""
+        found, n_items = self.number(4), self.count()
+        if found != tag and (found or n_items):
+            raise self.error(f"has a list of kind {found} where one of kind {tag} belongs")
+        return n_items
+
+    def padded(self, n_bytes: int) -> bytes:
+        """The next bytes, whose padding is skipped."""
+        return self.take(_padded(n_bytes))[:n_bytes]
+
+    def name(self) -> str:
+        raw = self.padded(self.count()).partition(b"\0")[0]
+        try:
+            name = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.error(f"has a name that is not UTF-8: {raw[:100]!r}") from error
+        if not name or "/" in name:
+            raise self.error(f"has the impossible name {name[:100]!r}")
+        return name
+
+    def dtype(self) -> np.dtype[Any]:
+        number = self.number(4)
+        if not 1 <= number <= self.last_type:
+            raise self.error(f"has the unknown type {number}")
+        return _DTYPES[number]
+
+    def attributes(self) -> dict[str, Any]:
+        """Attributes as netCDF4 returns them."""
+        attrs: dict[str, Any] = {}
+        n_attributes = self.items(_ATTRIBUTES)
+        for _ in range(n_attributes):
+            name = self.name()
+            dtype = self.dtype()
+            raw = self.padded(self.count() * dtype.itemsize)
+            attrs[name] = _text(name, raw) if dtype is _CHAR else _numbers(raw, dtype)
+        if len(attrs) < n_attributes:
+            raise self.error("has two attributes of one name")
+        return attrs
+
+    def variable(self, dims: list[tuple[str, int]], record: int | None) -> Variable:
+        """A variable, its record dimension of length 0."""
+        name = self.name()
+        numbers = [self.count() for _ in range(self.count())]
+        if any(number >= len(dims) for number in numbers):
+            raise self.error(f"has a dimension of {name!r} that is none of {len(dims)}")
+        if record in numbers[1:]:
+            raise self.error(f"has a record dimension of {name!r} that is not its first")
+        attrs, dtype = self.attributes(), self.dtype()
+        self.count()  # its size
+        begin = self.number(self.begin_bytes)
+        return Variable(
+            name,
+            tuple(dims[number][0] for number in numbers),
+            tuple(dims[number][1] for number in numbers),
+            attrs,
+            dtype,
+            begin,
+            bool(numbers) and numbers[0] == record,
+        )
+
+    def check_distinct(self, names: list[str], what: str) -> None:
+        if len(set(names)) < len(names):
+            raise self.error(f"has two {what} of one name")
+
+
+def _text(name: str, raw: bytes) -> str | bytes:
+    """Text without zeros; the fill value of characters is left one."""
+    if name == "_FillValue":
+        return raw
+    raw = raw.replace(b"\0", b"")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _numbers(raw: bytes, dtype: np.dtype[Any]) -> Any:
+    """A scalar or an array in the byte order of this machine."""
+    values = np.frombuffer(raw, dtype).astype(dtype.newbyteorder("="))
+    return values[0] if values.size == 1 else values
