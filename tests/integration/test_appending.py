@@ -298,3 +298,27 @@ def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
     assert bad.returncode == 1
     assert "lat" in bad.stderr
     assert_shows(catalog, months[:4])
+
+
+def test_what_begins_to_differ_is_repeated_for_what_was_there(tmp_path: Path) -> None:
+    files = []
+    for number, n in enumerate((4, 3, 2)):
+        ds = xr.Dataset(
+            {
+                "tas": ("time", np.arange(n) + 10.0 * number),
+                "n_times": ((), np.int32(n)),
+                "weights": ("weight", [float(n), 1.0]),
+            },
+            {"time": ("time", np.arange(n) + 10 * number, {"units": "days since 2000-01-01"})},
+        )
+        files.append(tmp_path / f"{number}.nc")
+        ds.to_netcdf(files[-1], unlimited_dims=["time"])
+    catalog = tmp_path / "cube.gridref"
+    options = gridref.CombineOptions(variables="different")
+    gridref.build(files[:1], catalog, "time", combine=options)
+    for path in files[1:]:
+        gridref.open_catalog(catalog).append(path)
+    opened = [xr.open_dataset(path) for path in files]
+    expected = xr.concat(opened, "time", data_vars="all", coords="minimal", compat="equals")
+    with xr.open_dataset(catalog) as found:
+        xr.testing.assert_equal(found.load(), expected)

@@ -242,6 +242,8 @@ def grown(
         If combining changed what the catalog holds.
     """
     if before is not None and dim not in before.dims:
+        if dim in combined.dims:
+            raise WholeNeededError("it is repeated as often as the catalog has elements")
         return kept(combined) if is_unchanged(combined, before) else written(combined)
     if dim not in combined.dims:
         return written(combined)
