@@ -1,4 +1,4 @@
-"""Twelve kinds of archives, as small generators: what real ones look like, in a few kilobytes.
+"""Kinds of archives, as small generators: what real ones look like, in a few kilobytes.
 
 Each writes its files into a folder and says what one call has to make of them, read by other
 programs (xarray, rasterio, tifffile).
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from tests.archives.archive import Archive
 from tests.archives.forecasts import ensemble, forecasts
-from tests.archives.imagery import plate, sentinel
-from tests.archives.models import cmip, era5, roms, wrf
+from tests.archives.granules import altimetry, orbits, volumes
+from tests.archives.imagery import plate, sentinel, wells
+from tests.archives.models import cmip, era5, nemo, roms, wrf
 from tests.archives.observations import drifters, goes, radar, swaths
 
 __all__ = ["KINDS", "Archive"]
@@ -21,11 +22,16 @@ KINDS = (
     forecasts,
     goes,
     swaths,
+    orbits,
+    altimetry,
     radar,
+    volumes,
     wrf,
     roms,
+    nemo,
     sentinel,
     plate,
+    wells,
     drifters,
 )
 """All generators: each takes an empty folder and gives an `Archive`."""

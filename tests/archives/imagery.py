@@ -12,7 +12,7 @@ from rasterio.transform import from_origin
 
 from tests.archives.archive import Archive, field_of
 
-__all__ = ["plate", "sentinel"]
+__all__ = ["plate", "sentinel", "wells"]
 
 N_PIXELS = 64
 
@@ -104,3 +104,28 @@ def plate(folder: Path) -> Archive:
     return Archive(
         "plate", tuple(files), expected, {"pattern": pattern}, ("--pattern", pattern), "*.ome.tif"
     )
+
+
+def wells(folder: Path) -> Archive:
+    """Wells of a screen: two sites each, whose names say well and site."""
+    files = []
+    for well in ("A01", "A02", "B01"):
+        for site in (1, 2):
+            numbers = (field_of(f"{well}{site}", 2, 32, 48) * 10).astype("u2")
+            path = folder / f"{well}_s{site}.ome.tif"
+            tifffile.imwrite(path, numbers, photometric="minisblack", metadata={"axes": "CYX"})
+            files.append(path)
+
+    def expected() -> dict[str, xr.Dataset]:
+        found = {}
+        for path in files:
+            row, column, site = path.name[0], path.name[2], path.name[5]
+            image = xr.DataArray(tifffile.imread(path), dims=("c", "y", "x"))
+            found[f"{row}/{column}/{site}"] = xr.Dataset({"image": image})
+        sites = [
+            xr.concat([found[f"{w}/{s}"] for s in (1, 2)], "field") for w in ("A/1", "A/2", "B/1")
+        ]
+        cube = xr.concat(sites, "well")
+        return {**found, "cube": cube.assign_coords(well=["A01", "A02", "B01"], field=[1, 2])}
+
+    return Archive("wells", tuple(files), expected, pattern="*.ome.tif")

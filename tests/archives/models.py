@@ -10,7 +10,7 @@ import xarray as xr
 
 from tests.archives.archive import Archive, Variable, field_of, write_netcdf
 
-__all__ = ["cmip", "era5", "roms", "wrf"]
+__all__ = ["cmip", "era5", "nemo", "roms", "wrf"]
 
 
 def era5(folder: Path) -> Archive:
@@ -148,7 +148,7 @@ def wrf(folder: Path) -> Archive:
 
 
 def roms(folder: Path) -> Archive:
-    """Ocean history files: rho, u and v points, terrain-following levels, seconds since a date."""
+    """Ocean history files: rho, u and v points, terrain-following levels; parameters differ."""
     files = []
     for number in (3, 1, 2):
         n_steps, n_s, eta, xi = (2 if number == 3 else 4), 3, 6, 7
@@ -160,6 +160,8 @@ def roms(folder: Path) -> Archive:
             ),
             "s_rho": Variable(("s_rho",), np.linspace(-0.9, -0.1, n_s), {"positive": "up"}),
             "theta_s": Variable((), np.float64(6.5)),
+            "ntimes": Variable((), np.int32(n_steps * 60)),
+            "Tnudg": Variable(("tracer",), np.array([number, 2.0])),
         }
         for point, (n_eta, n_xi) in points.items():
             dims = (f"eta_{point}", f"xi_{point}")
@@ -182,10 +184,40 @@ def roms(folder: Path) -> Archive:
         files.append(write_netcdf(path, variables, {"type": "ROMS history"}, ["ocean_time"]))
 
     def expected() -> dict[str, xr.Dataset]:
-        how = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
-        return {"": xr.open_mfdataset(sorted(files), **how)}
+        opened = [xr.open_dataset(path) for path in sorted(files)]
+        how = {"data_vars": "different", "coords": "minimal"}
+        return {"": xr.concat(opened, "ocean_time", **how)}
 
     return Archive("roms", tuple(files), expected)
+
+
+def nemo(folder: Path) -> Archive:
+    """Ocean model output by months: the record dimension begins again in each file."""
+    files = []
+    for month in (3, 1, 2):
+        days = 31.0 * (month - 1) + np.array([5.0, 20.0])
+        lon, lat = np.meshgrid(np.linspace(-30, 0, 6), np.linspace(40, 60, 5))
+        time = {"units": "seconds since 1900-01-01", "calendar": "gregorian"}
+        variables = {
+            "nav_lat": Variable(("y", "x"), lat.astype("f4")),
+            "nav_lon": Variable(("y", "x"), lon.astype("f4")),
+            "time_counter": Variable(("time_counter",), np.array([0.0, 3600.0]), time),
+            "time_centered": Variable(("time_counter",), 86400 * days, time),
+            "tos": Variable(
+                ("time_counter", "y", "x"),
+                field_of(f"tos{month}", 2, 5, 6),
+                {"coordinates": "time_centered nav_lat nav_lon", "_FillValue": np.float32(1e20)},
+            ),
+        }
+        path = folder / f"ORCA_1m_2001{month:02d}_grid_T.nc"
+        files.append(write_netcdf(path, variables, {}, ["time_counter"]))
+
+    def expected() -> dict[str, xr.Dataset]:
+        opened = [xr.open_dataset(path) for path in sorted(files)]
+        how = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+        return {"": xr.concat(opened, "time_counter", **how)}
+
+    return Archive("nemo", tuple(files), expected)
 
 
 def _lat() -> dict[str, str]:

@@ -13,7 +13,7 @@ __all__ = ["drifters", "goes", "radar", "swaths"]
 
 
 def goes(folder: Path) -> Archive:
-    """Images of a geostationary satellite: the time is a scalar, the axes are packed."""
+    """Images of a geostationary satellite: scalar times, whose bounds lack them; packed axes."""
     files = []
     for minute in (10, 0, 5, 20):  # one scan is missing
         packed = np.arange(12, dtype="i2")
@@ -24,7 +24,14 @@ def goes(folder: Path) -> Archive:
             "t": Variable(
                 (),
                 np.float64(7.0e8 + 60 * minute),
-                {"units": "seconds since 2000-01-01 12:00:00", "standard_name": "time"},
+                {
+                    "units": "seconds since 2000-01-01 12:00:00",
+                    "standard_name": "time",
+                    "bounds": "time_bounds",
+                },
+            ),
+            "time_bounds": Variable(
+                ("number_of_time_bounds",), 7.0e8 + 60 * minute + np.array([-150.0, 150.0])
             ),
             "x": Variable(("x",), packed, {**angle, "add_offset": -0.1}),
             "y": Variable(("y",), packed, {**angle, "scale_factor": -5.6e-5, "add_offset": 0.1}),
@@ -58,7 +65,8 @@ def goes(folder: Path) -> Archive:
 
     def expected() -> dict[str, xr.Dataset]:
         opened = [xr.open_dataset(path) for path in sorted(files)]
-        joined = xr.concat([ds[["CMI", "DQF"]] for ds in opened], "t", coords="minimal")
+        growing = [ds[["CMI", "DQF", "time_bounds"]] for ds in opened]
+        joined = xr.concat(growing, "t", coords="minimal")
         return {"": joined.assign(goes_imager_projection=opened[0].goes_imager_projection)}
 
     return Archive("goes", tuple(files), expected)

@@ -520,6 +520,16 @@ TESTED_ELSEWHERE = {
         by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
     ),
     **_all(
+        "combine/along.py",
+        "layout=Ragged()",
+        by="integration/test_archive_kinds.py::test_what_differs_beside_sweeps_is_kept_by_file",
+    ),
+    **_all(
+        "combine/level.py",
+        "layout=Ragged()",
+        by="integration/test_archive_kinds.py::test_advice_that_loses_nothing_is_taken_and_told",
+    ),
+    **_all(
         "combine/instances.py",
         "layout=Ragged()",
         by=_RAGGED + "test_samples_that_say_their_instance",

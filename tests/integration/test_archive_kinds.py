@@ -1,4 +1,4 @@
-"""Twelve kinds of archives, each built by one call as their owners would."""
+"""Kinds of archives, each built by one call as their owners would."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import xarray as xr
 import gridref
 from tests.archives import KINDS, Archive
 from tests.archives.forecasts import forecasts
-from tests.archives.models import cmip
+from tests.archives.granules import altimetry, volumes
+from tests.archives.models import cmip, nemo, roms
+from tests.archives.observations import goes
 from tests.by_name import by_name
 from tests.command import run_command
 
@@ -81,3 +83,47 @@ def test_single_values_that_differ_are_shown_at_each_label(tmp_path: Path) -> No
     dims = {"concat_dim": ["time", "step"], "compat": "override"}
     first = gridref.build(list(archive.files), tmp_path / "first.gridref", **by_name(**dims))
     assert first.arrays["valid_time"].shape == ()
+
+
+def test_advice_that_loses_nothing_is_taken_and_told(tmp_path: Path) -> None:
+    archive = altimetry(made(tmp_path / "files"))
+    by_time = gridref.plan(list(archive.files), "delta_time")
+    assert {problem.variable for problem in by_time.problems} == {
+        "ancillary_data/data_start_utc",
+        "ancillary_data/start_rgt",
+    }
+    assert all("layout=Ragged() keeps one value" in own.message for own in by_time.problems)
+    (layout,) = gridref.plan(list(archive.files)).report.of_cause("layout")
+    assert layout.resolution == "laid out by concat_dim='delta_time', layout=Ragged()"
+    assert layout.cases[0].value == (
+        "coordinates differ along delta_time; ancillary_data/data_start_utc and 1 more differ"
+        " between files"
+    )
+
+
+def test_what_differs_beside_sweeps_is_kept_by_file(tmp_path: Path) -> None:
+    files = list(volumes(made(tmp_path / "files")).files)
+    (problem,) = gridref.plan(files, "azimuth", **by_name(overlap="keep")).problems
+    assert (problem.cause, problem.variable) == ("values-differ", "volume_number")
+    group = gridref.build(
+        files, tmp_path / "cube.gridref", "azimuth", layout=gridref.Ragged(instance="volume")
+    )
+    assert group.arrays["volume_number"].dims == ("volume",)
+    assert group["volume_number"][...].tolist() == [0, 1, 2]
+
+
+def test_a_rule_that_was_asked_for_is_kept_in_a_layout_that_is_found(tmp_path: Path) -> None:
+    archive = goes(made(tmp_path / "files"))
+    options = gridref.CombineOptions(variables="minimal")
+    done = gridref.plan(list(archive.files), combine=options)
+    assert {problem.variable for problem in done.problems} == {"time_bounds"}
+
+
+def test_files_are_added_by_the_advice_that_was_taken(tmp_path: Path) -> None:
+    for kind in (goes, nemo, roms):
+        archive = kind(made(tmp_path / kind.__name__))
+        *first, last = sorted(archive.files)
+        catalog = tmp_path / f"{kind.__name__}.gridref"
+        gridref.build(first, catalog)
+        gridref.open_catalog(catalog).append(last)
+        assert_as_expected(archive, catalog)

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
@@ -163,6 +164,72 @@ def test_beams_of_unequal_length_group_by_group(shared_data: Path) -> None:
         np.testing.assert_array_equal(reader.read(array), np.concatenate(pieces), err_msg=path)
         compared += 1
     assert compared > 50
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("ascat_l2_subset_uneven", "concat_dim='NUMROWS', layout=Ragged()"),
+        (
+            "atl06_beams_uneven",
+            "concat_dim=['delta_time', 'crossing_time', 'sc_orient_time'], layout=Ragged()",
+        ),
+    ],
+)
+def test_what_loses_nothing_is_taken_with_nothing_said(
+    shared_data: Path, tmp_path: Path, name: str, layout: str
+) -> None:
+    """Stored values of every array, file by file, are those that netCDF4's library reads."""
+    files = family(shared_data, name)
+    group = gridref.build(files, tmp_path / "cube.gridref")
+    (found,) = [row for row in group.report.drifts if row["cause"] == "layout"]
+    assert found["resolution"] == f"laid out by {layout}"
+    opened = [netCDF4.Dataset(path) for path in files]
+    for file in opened:
+        file.set_auto_maskandscale(False)
+    read, n_grown = reader_for().read, 0
+    for path, array in group.all_arrays().items():
+        if path.rpartition("/")[2].startswith("row_size"):
+            continue
+        pieces = [file[path] for file in opened]
+        like = max(pieces, key=lambda piece: piece.ndim)
+        values = read(array)
+        if array.ndim > like.ndim:
+            expected = np.concatenate(
+                [
+                    _repeated(piece, array.dims[0], file)
+                    for piece, file in zip(pieces, opened, strict=True)
+                ]
+            )
+        elif array.shape == like.shape:
+            expected = like[...]
+        else:
+            expected = np.concatenate([piece[...] for piece in pieces])
+        if values.dtype.kind == "S":
+            values, expected = values.astype(str), expected.astype(str)
+        np.testing.assert_array_equal(values, expected, err_msg=path)
+        n_grown += array.shape != like.shape
+    assert n_grown > 5
+
+
+def test_variables_that_differ_are_repeated_with_nothing_said(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    files = family(shared_data, "arm_sgpmmcr_uneven")
+    gridref.build(files, tmp_path / "found.gridref")
+    asked = cube_of(files, tmp_path, "time", {"variables": "different"})
+    with xr.open_zarr(f"gridref::file://{tmp_path}/found.gridref", decode_timedelta=False) as found:
+        xr.testing.assert_identical(found.load(), asked.load())
+    (layout,) = gridref.plan(files).report.of_cause("layout")
+    assert layout.cases[0].value == (
+        "coordinates differ along time; CalCheckLevel and 6 more differ between files"
+    )
+
+
+def _repeated(piece: Any, dim: str, file: Any) -> np.ndarray:
+    """A variable as often as its file has elements of the dimension; once, if it has none."""
+    n = len(file.dimensions[dim]) if dim in file.dimensions else 1
+    return np.stack([piece[...]] * n)
 
 
 def test_granules_of_groups_that_come_and_go(shared_data: Path, tmp_path: Path) -> None:

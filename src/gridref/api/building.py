@@ -391,6 +391,8 @@ class Job:
         if isinstance(self.way.sought.sources, Mapping) and isinstance(labels.sources, Mapping):
             both["sources"] = {**self.way.sought.sources, **labels.sources}
         own = {**self.asked, **found}
+        if "combine" in found:
+            own["combine"] = updated(found["combine"], self.combine or CombineOptions())
         if asked:
             own["layout"] = as_given(layout_of(found.get("layout")).with_labels(Labels(**both)))
         elif "layout" not in found:

@@ -18,7 +18,7 @@ from gridref.combine.labels import LabelOrder, order_labels
 from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.rules.indices import counts_along, refuse_moved
 from gridref.combine.rules.single import repeated_along
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, Message, Option
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.joining import missing_like
@@ -48,6 +48,8 @@ class Along(Layout):
     by_label: bool = False
     order: LabelOrder | None = None
     inputs: Mapping[str, Column] = field(default_factory=dict)
+
+    in_a_row = True
 
     def __post_init__(self) -> None:
         if not self.growing:
@@ -95,9 +97,18 @@ class Along(Layout):
 
     def with_dims(
         self, column: Column, dims: Sequence[str], lengths: Lengths, task: Task
-    ) -> Column:
-        """Repeat the arrays that lack the dimension along it."""
+    ) -> Column | None:
+        """Repeat the arrays that lack the dimension along it; None if it has no one length."""
         (dim,) = dims
+        if all(dim not in kind.array.dims for kind in column.kinds) and not lengths[dim]:
+            message = Message(
+                f"its values differ, and groups differ in length along {dim!r}, so that it cannot"
+                " be repeated along it; ",
+                Option("layout", "ragged", "layout=Ragged()"),
+                " keeps one value of it for each file",
+            )
+            task.notes.problem("values-differ", column.path, message, column.files)
+            return None
         cases = column.cases(lambda kind: str(kind.array.dims))
         done = f"repeated along {dim} where it is missing"
         task.notes.drift("dimensions", column.path, cases, done)

@@ -50,6 +50,8 @@ class Layout:
 
     each_may_be_new: ClassVar[bool] = False
     """Whether inputs may lack some of the dimensions, and not all of them or none."""
+    in_a_row: ClassVar[bool] = False
+    """Whether inputs follow each other, as they do in a ragged archive, which counts them."""
 
     in_batches: ClassVar[bool] = True
     """Whether what batches of inputs gave can be combined once more, as if it were inputs."""

@@ -83,7 +83,7 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
         along = task.layout.dims_of_files(column, task)
         if along:
             return _repeat(column, along, lengths, task)
-    _note_differing(column, differing, task, is_index=is_index)
+    _note_differing(column, differing, lengths, task, is_index=is_index)
     return None
 
 
@@ -98,7 +98,7 @@ def _is_label(column: Column) -> bool:
 
 
 def _note_differing(
-    column: Column, differing: Sequence[int], task: Task, *, is_index: bool
+    column: Column, differing: Sequence[int], lengths: Lengths, task: Task, *, is_index: bool
 ) -> None:
     alike = {dim.lower() for dim in task.growing}
     written = [f" (but {dim!r})" for dim in column.first.dims if dim.lower() in alike]
@@ -109,7 +109,11 @@ def _note_differing(
         advice = Message(
             Option("compat", "override"), " shows the first file's for all and loses the others"
         )
-        if task.layout.repeats:
+        has_places = any(map(lengths.get, task.growing))
+        if task.layout.in_a_row and (len(task.growing) > 1 or not has_places):
+            ragged = Option("layout", "ragged", "layout=Ragged()")
+            advice = Message(ragged, " keeps one value of it for each file; ", advice)
+        if task.layout.repeats and has_places:
             advice = Message(
                 Option("variables", "different"), " repeats it along the dimension; ", advice
             )

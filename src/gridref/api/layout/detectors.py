@@ -26,6 +26,7 @@ from gridref.api.layout.layouts import (
     layout_of,
 )
 from gridref.api.layout.names import NameField, finds_all, with_telling_parts
+from gridref.combine import CombineOptions
 from gridref.errors import Message
 
 _MOST_TOGETHER = 3
@@ -39,13 +40,16 @@ class Candidate:
     Attributes
     ----------
     options
-        What `build` is called with: ``concat_dim``, ``layout`` and ``combine``.
+        What `build` is called with: ``concat_dim``, ``order``, ``layout`` and ``combine``.
     reason
         What speaks for it.
+    order
+        Numbers of the files in the order to take them, if not as they are given.
     """
 
     options: Mapping[str, Any]
     reason: str
+    order: tuple[int, ...] = ()
 
     @property
     def text(self) -> Message:
@@ -168,18 +172,29 @@ def unlabelled(facts: Facts) -> list[Candidate]:
 
 def times_beside(facts: Facts) -> list[Candidate]:
     """A variable of another name has times that rise from file to file along one dimension."""
-    if facts.varying or len(facts.rising) != 1:
+    if facts.varying or len(facts.by_times) != 1:
         return []
-    (dim,) = facts.rising
+    ((dim, order),) = facts.by_times.items()
+    if list(order) != sorted(order) and dim not in facts.recorded:
+        return []
     reason = f"the times along {dim!r} go on from file to file"
-    return [Candidate({"concat_dim": dim}, reason)]
+    options: dict[str, Any] = {"concat_dim": dim}
+    if dim in facts.labelled and dim in facts.uneven:
+        options["layout"] = Ragged()
+        reason += ", as many as each has"
+    elif dim in facts.labelled and dim in facts.recorded:
+        options |= {"order": "given", "combine": CombineOptions(overlap="keep")}
+        reason += ", whose labels begin again in each"
+    return [Candidate(options, reason, order)]
 
 
 def labels_and_lengths(facts: Facts) -> list[Candidate]:
     """Labels from elsewhere tell files apart, or nothing does and their lengths differ."""
     found = with_labels(facts, facts.varying, facts.boxes)
-    if facts.uneven:
-        reason = f"files differ in length along {' and '.join(facts.uneven)}"
+    held = {dim for group in facts.groups for array in group.arrays.values() for dim in array.dims}
+    uneven = [dim for dim in facts.uneven if dim in held - facts.labelled]
+    if uneven and facts.rows is None:
+        reason = f"files differ in length along {' and '.join(uneven)}"
         found += [Candidate({"layout": Ragged(padded=p)}, reason) for p in (False, True)]
     return found
 
@@ -193,6 +208,15 @@ DETECTORS: tuple[Callable[[Facts], list[Candidate]], ...] = (
     times_beside,
     labels_and_lengths,
 )
+
+
+def swaths(facts: Facts) -> list[Candidate]:
+    """Rows of pixels, of each file as many as it took."""
+    if facts.rows is None:
+        return []
+    dim, single = facts.rows
+    reason = f"rows of differing number follow each other along {dim!r}"
+    return [Candidate({"concat_dim": dim, "layout": Ragged(instance=single)}, reason)]
 
 
 def kinds(facts: Facts) -> list[Candidate]:
@@ -215,6 +239,9 @@ def kinds(facts: Facts) -> list[Candidate]:
         found.setdefault(_partition([source]), Candidate({"layout": layout}, reason))
     return list(found.values())
 
+
+LAST = (kinds, swaths)
+"""Tried where all that others find leaves problems."""
 
 # Labels that distinguish files
 

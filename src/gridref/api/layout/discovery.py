@@ -1,7 +1,8 @@
 """Work out the layout of files: choose among the candidates that detectors give.
 
-A candidate is tried like a layout that a user wrote. The one without problems is taken; of several,
-each is listed with what it would give.
+A candidate is tried like a layout that a user wrote. If all its problems advise one choice that
+loses nothing, this is part of it. The candidate without problems is taken; of several, each is
+listed with what it would give.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from gridref.api.layout.detectors import Candidate, detect, kinds
+from gridref.api.layout.detectors import LAST, Candidate, detect
 from gridref.api.layout.facts import Facts
 from gridref.api.layout.file_sets import one_of_each_set
-from gridref.api.layout.layouts import Combining, Mosaic, Stack
+from gridref.api.layout.layouts import Combining, Mosaic, Ragged, Stack
 from gridref.api.layout.sources import REPLACED
 from gridref.combine import Combination, CombineOptions, DriftReport
 from gridref.combine.options import Read
@@ -25,6 +26,12 @@ from gridref.errors import InvalidRequestError, Message, Option, UnclearLayoutEr
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.options import given_options
+
+_LOSSLESS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("variables", "different"): {"combine": CombineOptions(variables="different")},
+    ("layout", "ragged"): {"layout": Ragged()},
+}
+"""Advice of problems that loses nothing, and what it adds to the options of a candidate."""
 
 Scanned = Sequence[tuple[str, VirtualGroup]]
 type Tried = tuple[Candidate, Combination]
@@ -67,9 +74,11 @@ def laid_out_by_itself(
         note = Drift.of("layout", "", cases, "laid out as OME-XML says")
         return {}, Combination(groups[0], DriftReport((note,), tuple(every)))
     facts = Facts(files, groups, read)
-    tried = [_tried(candidate, facts, rules) for candidate in detect(facts)]
+    tried = [
+        _resolved(*_tried(candidate, facts, rules), facts, rules) for candidate in detect(facts)
+    ]
     if all(done.problems for _, done in tried):
-        tried += _tried_by_kind(facts, rules)
+        tried += _tried_last(facts, rules)
     if not tried:
         raise _nothing_tells(len(files))
     chosen, done = _chosen(tried, facts, rules, take_first=take_first)
@@ -108,31 +117,66 @@ def _chosen(
 def _tried(candidate: Candidate, facts: Facts, rules: CombineOptions) -> Tried:
     """What a layout gives; files along one dimension are put in the order of their labels."""
     done = _laid_out(candidate, facts, rules)
-    in_a_row = candidate.options.get("layout") is None
+    in_a_row = candidate.options.keys().isdisjoint({"layout", "order"})
     if in_a_row and "order" in {drift.cause for drift in done.report}:
         candidate = replace(candidate, options={**candidate.options, "layout": "by_coords"})
         done = _laid_out(candidate, facts, rules)
-    return candidate, done
+    return _resolved(candidate, done, facts, rules)
 
 
-def _tried_by_kind(facts: Facts, rules: CombineOptions) -> list[Tried]:
-    """What groups of kinds give, where one clear way lays out the files of each."""
+def _tried_last(facts: Facts, rules: CombineOptions) -> list[Tried]:
+    """What the last candidates give, where one clear way lays out the files of each group."""
     tried = []
-    for candidate in kinds(facts):
+    for candidate in (own for detector in LAST for own in detector(facts)):
         with suppress(InvalidRequestError):
-            tried.append((candidate, _laid_out(candidate, facts, rules)))
+            tried.append(_tried(candidate, facts, rules))
     return tried
+
+
+def _resolved(
+    candidate: Candidate, done: Combination, facts: Facts, rules: CombineOptions
+) -> Tried:
+    """A candidate with the advice of its problems, if one choice that loses nothing resolves all.
+
+    What would lose or guess is left to the user.
+    """
+    advised = [
+        {
+            (option.name, option.value)
+            for option in Message(problem.message).options
+            if isinstance(option.value, str)
+        }
+        for problem in done.problems
+    ]
+    if not all(_LOSSLESS.keys() & own for own in advised):
+        return candidate, done
+    for advice in [own for own in _LOSSLESS if any(own in each for each in advised)]:
+        added = _LOSSLESS[advice]
+        if added.keys() & candidate.options.keys():
+            continue
+        names = list(dict.fromkeys(str(problem.variable) for problem in done.problems))
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        reason = f"{candidate.reason}; {names[0]}{more} differ between files"
+        order = candidate.order or (facts.by_labels if "layout" in added else ())
+        other = Candidate({**candidate.options, **added}, reason, order)
+        resolved = _laid_out(other, facts, rules)
+        if not resolved.problems:
+            return other, resolved
+    return candidate, done
 
 
 def _laid_out(candidate: Candidate, facts: Facts, rules: CombineOptions) -> Combination:
     groups = dict(zip(facts.files, facts.groups, strict=True))
-    own_rules = replace(rules, **given_options(candidate.options.get("combine", CombineOptions())))
+    found = given_options(candidate.options.get("combine", CombineOptions()))
+    own_rules = replace(rules, **{**found, **given_options(rules)})
 
     def by_itself(files: Scanned, take_first: bool) -> Combination:
         return laid_out_by_itself(files, facts.read, rules, take_first=take_first)[1]
 
-    how = Combining(facts.read, own_rules, candidate.dims, "label", by_itself)
-    ordered = candidate.way.ordered(facts.files)
+    order = candidate.options.get("order", "label")
+    how = Combining(facts.read, own_rules, candidate.dims, order, by_itself)
+    given = [facts.files[number] for number in candidate.order] or facts.files
+    ordered = candidate.way.ordered(given)
     return candidate.way.laid_out([(file, groups[file]) for file in ordered], how)
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from gridref.api.layout.cubes import varying_dims
 from gridref.api.layout.names import VARIABLE, NameField, NameParts, name_parts, wells_in_names
 from gridref.combine.georeference import Raster, read_raster
@@ -132,37 +134,96 @@ class Facts:
         return [dim for dim in shared if not any(dim in group.arrays for group in self.groups)]
 
     @cached_property
-    def rising(self) -> list[str]:
-        """Dimensions whose times, in a variable of another name, rise through all files."""
-        held = [group.all_arrays() for group in self.groups]
-        dims = {
-            array.dims[0]
-            for path, array in held[0].items()
-            if array.ndim == 1
-            and array.dims[0] != path.rpartition("/")[2]
-            and is_time_like(array.attrs)
-            and self._goes_on([own.get(path) for own in held])
-        }
-        return sorted(dims)
+    def by_labels(self) -> tuple[int, ...]:
+        """The files in the order of their labels along the dimensions that vary."""
+        return tuple(sorted(range(len(self.files)), key=self.boxes.__getitem__))
 
-    def _goes_on(self, coordinates: Sequence[VirtualArray | None]) -> bool:
-        """Whether each file's times, all of one unit, begin where those before it end."""
+    @cached_property
+    def by_times(self) -> dict[str, tuple[int, ...]]:
+        """Dimensions along which times of no two files overlap, and the files in their order.
+
+        The times are in a variable of another name. Where several disagree, none counts.
+        """
+        held = [group.all_arrays() for group in self.groups]
+        found: dict[str, set[tuple[int, ...] | None]] = {}
+        for path, array in held[0].items():
+            if array.ndim == 1 and not _is_index(path, array) and is_time_like(array.attrs):
+                order = self._order([own.get(path) for own in held])
+                found.setdefault(array.dims[0], set()).add(order)
+        orders = {dim: own - {None} for dim, own in found.items()}
+        return {
+            dim: order
+            for dim in sorted(orders)
+            for order in orders[dim]
+            if len(orders[dim]) == 1 and order
+        }
+
+    def _order(self, coordinates: Sequence[VirtualArray | None]) -> tuple[int, ...] | None:
+        """Files in the order of their times, if all are of one unit and none overlap."""
         units = {str(array.attrs.get("units")) for array in coordinates if array is not None}
         spans = [self._span(array) for array in coordinates]
-        return len(units) == 1 and all(
-            end < start for (_, end), (start, _) in itertools.pairwise(spans)
-        )
+        order = sorted(range(len(spans)), key=spans.__getitem__)
+        apart = all(spans[a][1] < spans[b][0] for a, b in itertools.pairwise(order))
+        return tuple(order) if len(units) == 1 and apart else None
+
+    @cached_property
+    def recorded(self) -> set[str]:
+        """Dimensions that files record along: unlimited, or with times as their coordinate."""
+        unlimited = frozenset.intersection(*(group.unlimited_dims for group in self.groups))
+        times = {array.dims[0] for array in self._indexes if is_time_like(array.attrs)}
+        return {*unlimited, *times}
+
+    @cached_property
+    def labelled(self) -> set[str]:
+        """Dimensions that a coordinate of some file labels."""
+        return {array.dims[0] for array in self._indexes}
+
+    @cached_property
+    def _indexes(self) -> list[VirtualArray]:
+        """Coordinates of dimensions, of all files."""
+        paths = (pair for group in self.groups for pair in group.all_arrays().items())
+        return [array for path, array in paths if _is_index(path, array)]
 
     @cached_property
     def uneven(self) -> list[str]:
-        """Dimensions without labels whose length differs between files."""
-        sizes: dict[str, set[int]] = {}
-        for group in self.groups:
-            for array in group.arrays.values():
-                for dim, extent in zip(array.dims, array.shape, strict=True):
-                    sizes.setdefault(dim, set()).add(extent)
-        labelled = {name for group in self.groups for name in group.arrays}
-        return [dim for dim, found in sizes.items() if len(found) > 1 and dim not in labelled]
+        """Dimensions whose length differs between files."""
+        found = dict[str, None]()
+        for versions in _by_path(self.groups):
+            for dim in versions[0].dims:
+                if len({dict(_sizes(array)).get(dim) for array in versions}) > 1:
+                    found[dim] = None
+        return [*found]
+
+    @cached_property
+    def rows(self) -> tuple[str, str | None] | None:
+        """The dimension of rows of swaths, and one of length 1 before it, if there is one.
+
+        Its length differs between files, as no other does. Variables have it first, some have more
+        dimensions, and nothing labels it, or labels that only count its elements.
+        """
+        if len(self.uneven) != 1:
+            return None
+        (dim,) = self.uneven
+        arrays = [array for group in self.groups for array in group.all_arrays().values()]
+        held = [array for array in arrays if dim in array.dims]
+        before = {array.dims[: array.dims.index(dim)] for array in held if array.ndim > 1}
+        singles = {name for array in arrays for name, n in _sizes(array) if n == 1}
+        singles -= {name for array in arrays for name, n in _sizes(array) if n > 1}
+        are_rows = (
+            len(before) == 1 and len(outer := before.pop()) <= 1 and singles.issuperset(outer)
+        )
+        if not are_rows or all(array.ndim - len(outer) == 1 for array in held):
+            return None
+        if not all(self._counts(own) for own in self._indexes if own.dims == (dim,)):
+            return None
+        return dim, next(iter(outer), None)
+
+    def _counts(self, labels: VirtualArray) -> bool:
+        """Whether labels are the numbers of elements, from 0 or 1."""
+        if labels.dtype.kind not in "iu" or is_time_like(labels.attrs):
+            return False
+        values = self.read(labels).astype(np.int64)
+        return bool(len(values) and values[0] in (0, 1) and (np.diff(values) == 1).all())
 
     @cached_property
     def grids(self) -> list[Any]:
@@ -180,7 +241,7 @@ class Facts:
         labels = {
             (path, self.read(array).tobytes())
             for path, array in arrays.items()
-            if array.dims == (path.rpartition("/")[2],) and array.dims[0] not in self.varying
+            if _is_index(path, array) and array.dims[0] not in self.varying
         }
         return frozenset(sizes), frozenset(labels)
 
@@ -355,6 +416,23 @@ def _variables(group: VirtualGroup) -> set[str]:
         for path, array in arrays.items()
         if array.ndim and array.dims != (path.rpartition("/")[2],) and path not in bounds
     }
+
+
+def _is_index(path: str, array: VirtualArray) -> bool:
+    return array.dims == (path.rpartition("/")[2],)
+
+
+def _by_path(groups: Sequence[VirtualGroup]) -> list[list[VirtualArray]]:
+    """The variables of all files, those of one path together."""
+    found: dict[str, list[VirtualArray]] = {}
+    for group in groups:
+        for path, array in group.all_arrays().items():
+            found.setdefault(path, []).append(array)
+    return [*found.values()]
+
+
+def _sizes(array: VirtualArray) -> Iterable[tuple[str, int]]:
+    return zip(array.dims, array.shape, strict=True)
 
 
 def _by_name(group: VirtualGroup) -> dict[str, VirtualArray]:

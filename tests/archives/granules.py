@@ -1,0 +1,116 @@
+"""Granules of differing length, in groups: beams of an altimeter, orbits, volumes of a radar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from tests.archives.archive import Archive, Variable, field_of, write_netcdf
+
+__all__ = ["altimetry", "orbits", "volumes"]
+
+
+def altimetry(folder: Path) -> Archive:
+    """Beams of an altimeter: each of its own length, with times, and what is of a whole granule."""
+    files = []
+    beams = ("gt1l", "gt1r")
+    for granule, lengths in ((1, (7, 5)), (2, (4, 9)), (3, (6, 6))):
+        variables = {
+            "ancillary_data/data_start_utc": Variable(
+                ("one",), np.array([f"2019-04-{granule:02d}T00:00:00Z"], "S20")
+            ),
+            "ancillary_data/start_rgt": Variable(("one",), np.array([270 + granule], "i4")),
+        }
+        for beam, n in zip(beams, lengths, strict=True):
+            seconds = 86400.0 * granule + np.arange(n)
+            epoch = {"units": "seconds since 2018-01-01", "standard_name": "time"}
+            path = f"{beam}/land_ice_segments"
+            along = ("delta_time",)
+            variables |= {
+                f"{path}/delta_time": Variable(along, seconds, epoch),
+                f"{path}/h_li": Variable(along, field_of(f"{beam}{granule}", n), {}, (4,)),
+                f"{path}/segment_id": Variable(along, 1000 * granule + np.arange(n, dtype="i4")),
+            }
+        path = folder / f"ATL06_201904{granule:02d}093911_0{270 + granule}0303_006_01.nc"
+        files.append(write_netcdf(path, variables, {"featureType": "trajectory"}))
+
+    def expected() -> dict[str, xr.Dataset]:
+        of_beams = {f"{beam}/land_ice_segments": "delta_time" for beam in beams}
+        return _joined(files, {"ancillary_data": "trajectory", **of_beams})
+
+    return Archive("altimetry", tuple(files), expected)
+
+
+def orbits(folder: Path) -> Archive:
+    """Orbits of a spectrometer: scan lines of each are counted anew, below a time of length 1."""
+    files = []
+    for orbit, n_lines in enumerate((50, 53, 47, 60)):
+        lines, pixels = np.arange(n_lines, dtype="i4"), np.arange(4, dtype="i4")
+        day = {"units": "seconds since 2010-01-01", "standard_name": "time"}
+        swath = ("time", "scanline", "ground_pixel")
+        variables = {
+            "PRODUCT/time": Variable(("time",), np.array([86400 * (orbit // 2)], "i4"), day),
+            "PRODUCT/scanline": Variable(("scanline",), lines, {"units": "1"}),
+            "PRODUCT/ground_pixel": Variable(("ground_pixel",), pixels, {"units": "1"}),
+            "PRODUCT/delta_time": Variable(
+                ("time", "scanline"), 6000 * orbit + 840 * lines[None], {"units": "milliseconds"}
+            ),
+        }
+        for name in ("latitude", "longitude", "nitrogendioxide"):
+            values = field_of(f"{name}{orbit}", 1, n_lines, 4)
+            variables[f"PRODUCT/{name}"] = Variable(swath, values, {}, (1, 16, 4))
+        bounds = field_of(f"bounds{orbit}", 1, n_lines, 4, 4)
+        variables["PRODUCT/SUPPORT_DATA/latitude_bounds"] = Variable((*swath, "corner"), bounds)
+        date = f"2010010{1 + orbit // 2}T0{orbit}0000"
+        files.append(write_netcdf(folder / f"S5P_OFFL_L2__NO2____{date}_2{orbit}.nc", variables))
+
+    def expected() -> dict[str, xr.Dataset]:
+        opened = [xr.open_dataset(f, group="PRODUCT", decode_timedelta=True) for f in files]
+        lines = xr.concat([ds.isel(time=0, drop=True) for ds in opened], "scanline")
+        below = [xr.open_dataset(path, group="PRODUCT/SUPPORT_DATA") for path in files]
+        bounds = xr.concat([ds.isel(time=0, drop=True) for ds in below], "scanline")
+        sizes = ("time", [ds.sizes["scanline"] for ds in opened])
+        times = ("time", np.concatenate([ds["time"].values for ds in opened]))
+        whole = lines.assign(row_size=sizes).assign_coords(time=times)
+        return {"PRODUCT": whole, "PRODUCT/SUPPORT_DATA": bounds}
+
+    return Archive("orbits", tuple(files), expected)
+
+
+def volumes(folder: Path) -> Archive:
+    """Volumes of a weather radar: sweeps in groups, of as many rays as each took."""
+    files = []
+    for volume, sweeps in enumerate(((36, 35), (34, 36), (36, 36))):
+        variables = {"volume_number": Variable((), np.int32(volume))}
+        for sweep, n_rays in enumerate(sweeps):
+            angles = (np.arange(n_rays) * (360 / n_rays)).astype("f4")
+            seconds = 300.0 * volume + 20 * sweep + np.arange(n_rays) / 4
+            at = f"sweep_{sweep}"
+            variables |= {
+                f"{at}/azimuth": Variable(("azimuth",), angles, {"units": "degrees"}),
+                f"{at}/range": Variable(("range",), 250.0 * np.arange(6), {"units": "meters"}),
+                f"{at}/time": Variable(
+                    ("azimuth",), seconds, {"units": "seconds since 2024-06-01"}
+                ),
+                f"{at}/DBZH": Variable(
+                    ("azimuth", "range"), field_of(f"{volume}{sweep}", n_rays, 6), {}, (12, 6)
+                ),
+            }
+        files.append(write_netcdf(folder / f"volume_20240601_00{5 * volume:02d}00.nc", variables))
+
+    def expected() -> dict[str, xr.Dataset]:
+        return _joined(files, {"": "instance", "sweep_0": "azimuth", "sweep_1": "azimuth"})
+
+    return Archive("volumes", tuple(files), expected)
+
+
+def _joined(files: Sequence[Path], along: Mapping[str, str]) -> dict[str, xr.Dataset]:
+    """Groups of all files, each concatenated along a dimension; new ones come first."""
+    how = {"data_vars": "all", "coords": "minimal", "compat": "override"}
+    return {
+        group: xr.concat([xr.open_dataset(f, group=group or None) for f in files], dim, **how)
+        for group, dim in along.items()
+    }
