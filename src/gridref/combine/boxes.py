@@ -169,9 +169,7 @@ class Boxes:
         arrays = [column.arrays[position] for position in self.position.tolist()]
         if (self.count == _WHOLE).all():
             return arrays
-        axes = self._axes(column)
-        lengths = np.array([array.shape for array in arrays], np.int64).reshape(len(arrays), -1)
-        whole = (self.start == 0) & (self.step == 1) & (self.count == lengths[:, axes])
+        whole = (self.start == 0) & (self.step == 1) & (self.count == self._lengths(column))
         cut = ~((self.count == _WHOLE) | whole).all(axis=1)
         for k in np.flatnonzero(cut).tolist():
             arrays[k] = isel(arrays[k], self.cut(column, k))
@@ -183,17 +181,26 @@ class Boxes:
         spans = zip(self._axes(column), (map(int, run) for run in runs), strict=True)
         return {axis: _slice(*span) for axis, span in spans}
 
-    def row(self, parts: Sequence[VirtualArray], axis: int) -> Int64Array | None:
-        """The order in which parts fill the only dimension; None for others."""
+    def counts(self, column: Column) -> Int64Array:
+        """int64 (n, n_dims), how long each box is along each of the dimensions."""
+        if (self.count != _WHOLE).all():
+            return self.count
+        return np.where(self.count == _WHOLE, self._lengths(column), self.count)
+
+    def row(self, column: Column) -> Int64Array | None:
+        """The order in which boxes fill the only dimension; None for others."""
         if len(self.dims) > 1:
             return None
-        lengths = self.count[:, 0]
-        if (lengths == _WHOLE).any():
-            lengths = np.array([part.shape[axis] for part in parts], np.int64)
+        lengths = self.counts(column)[:, 0]
         order = np.lexsort((lengths, self.place[:, 0]))
         starts = np.append(0, np.cumsum(lengths[order]))
         wanted = np.append(self.place[order, 0], self.extents[0])
         return order if (starts == wanted).all() else None
+
+    def have_holes(self, column: Column) -> bool:
+        """Whether some element of the result is in none of them."""
+        spans = np.stack([self.place, self.place + self.counts(column)], axis=2)
+        return bool((Cells.of(spans, self.position, self.extents).owner < 0).any())
 
     def corners(self, column: Column) -> Int64Array:
         """int64 (n, rank), where each box begins along every dimension of the column."""
@@ -225,6 +232,13 @@ class Boxes:
 
     def _axes(self, column: Column) -> list[int]:
         return [column.first.dims.index(dim) for dim in self.dims]
+
+    def _lengths(self, column: Column) -> Int64Array:
+        """int64 (n, n_dims), the length of the array of each box along each of the dimensions."""
+        axes = self._axes(column)
+        arrays = (column.arrays[position] for position in self.position.tolist())
+        lengths = [[array.shape[axis] for axis in axes] for array in arrays]
+        return np.array(lengths, np.int64).reshape(-1, len(axes))
 
 
 def _slice(start: int, step: int, count: int) -> slice:
@@ -296,7 +310,7 @@ def lay(
         return join(column.arrays)
     boxes = Boxes.of(column.files, runs)
     parts = boxes.parts(column)
-    order = boxes.row(parts, axis)
+    order = boxes.row(column)
     if not parts:
         return column.first
     if order is not None:

@@ -91,8 +91,7 @@ def combine_fragments(
         dim: Runs.whole(files, [fragment.corner[axis] for fragment in fragments], extent)
         for axis, (dim, extent) in enumerate(zip(first.dims, shape, strict=True))
     }
-    held = sum(fragment.array.size for fragment in fragments)
-    layout = _Fragments(first.dims, runs, is_whole=held >= np.prod(shape, dtype=int))
+    layout = Layout(first.dims, runs, pads=True)
     column = Column(path, path, range(len(names)), [reference, *arrays])
     task = Task(layout, notes, Values(read))
     combined, _, _ = combine_columns({path: column}, "", task, Inherited())
@@ -126,20 +125,3 @@ def _shown_attributes(attrs: Mapping[str, Any], found: Mapping[str, Any]) -> dic
         **{name: value for name, value in attrs.items() if name not in ("_FillValue", *_UNITS)},
         **told,
     }
-
-
-@dataclass(frozen=True, eq=False)
-class _Fragments(Layout):
-    """Every fragment at its place; the first input is the variable itself, which has none.
-
-    Attributes
-    ----------
-    is_whole
-        Whether the fragments hold all of the variable.
-    """
-
-    is_whole: bool = True
-
-    def has_gaps(self, column: Column, dims: Sequence[str]) -> bool:
-        """Where the fragments do not hold all."""
-        return not self.is_whole

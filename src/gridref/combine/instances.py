@@ -305,6 +305,8 @@ class Padded(Layout):
     The first of the dimensions is that of the rows, and the others are those of samples.
     """
 
+    pads: bool = True
+
     def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
         """That of instances."""
         return self.growing[:1]
@@ -335,15 +337,6 @@ class Padded(Layout):
         )
         task.notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
         return None
-
-    def has_gaps(self, column: Column, dims: Sequence[str]) -> bool:
-        """Where some row is shorter than the longest."""
-        return any(
-            array.shape[array.dims.index(dim)] < self.runs[dim].extent
-            for dim in dims
-            if dim != self.growing[0]
-            for array in column.arrays
-        )
 
 
 # Ragged archives: all samples one after the other

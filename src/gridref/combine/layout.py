@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gridref.combine.boxes import Runs, lay
+from gridref.combine.boxes import Boxes, Runs, lay
 from gridref.combine.columns import Column, Notes
 from gridref.combine.options import CombineOptions
 from gridref.combine.rules.gaps import fill_for_gaps, with_padding
@@ -41,12 +41,15 @@ class Layout:
         Attributes by variable (``""`` for the group) that the layout deals with itself.
     new
         Those of the dimensions that no input has: they are put first.
+    pads
+        Whether elements that no file holds have to read as missing values.
     """
 
     growing: tuple[str, ...]
     runs: Mapping[str, Runs] = field(default_factory=dict)
     settled: Mapping[str, Collection[str]] = field(default_factory=dict)
     new: tuple[str, ...] = ()
+    pads: bool = False
 
     each_may_be_new: ClassVar[bool] = False
     """Whether inputs may lack some of the dimensions, and not all of them or none."""
@@ -129,9 +132,9 @@ class Layout:
         """
         return {dim: self.runs[dim] for dim in dims}
 
-    def has_gaps(self, column: Column, dims: Sequence[str]) -> bool:
-        """Whether elements that no file holds have to read as missing values."""
-        return False
+    def has_gaps(self, column: Column, runs: Mapping[str, Runs]) -> bool:
+        """Whether there are elements that no file holds, and that read as missing values."""
+        return self.pads and Boxes.of(column.files, runs).have_holes(column)
 
     def fill(
         self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], task: Task
@@ -141,7 +144,7 @@ class Layout:
         shown = (own.file for own in runs.values())
         covered = bool(lacking) and not np.isin(lacking, np.concatenate([*shown])).any()
         known = fill_for_gaps(column, lacking, named, task.notes, covered=covered)
-        if known is None or known[1] is not None or not self.has_gaps(column, [*runs]):
+        if known is None or known[1] is not None or not self.has_gaps(column, runs):
             return known
         return with_padding(known[0])
 

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.combine.boxes import Boxes, Cells, Runs, held_spans
+from gridref.combine.boxes import Runs, held_spans
 from gridref.combine.columns import Column, Notes, source_name, value_keys
 from gridref.combine.combining import fold
 from gridref.combine.georeference import (
@@ -131,14 +131,6 @@ class Series:
         """The labels of an input by dimension."""
         return {dim: held[number].tolist() for dim, held in self.labels.items()}
 
-    @cached_property
-    def has_gaps(self) -> bool:
-        """Whether some labels of the dimensions are together in no input."""
-        n_inputs = len(next(iter(self.labels.values())))
-        boxes = Boxes.of(range(n_inputs), self.runs)
-        spans = np.stack([boxes.place, boxes.place + boxes.count], axis=2)
-        return bool((Cells.of(spans, boxes.position, boxes.extents).owner < 0).any())
-
     def agrees(self, column: Column, values: Values) -> bool:
         """Whether inputs have the same values of a variable under the same labels."""
         if not all(map(values.available, column.arrays)):
@@ -219,6 +211,7 @@ class Plane(Layout):
 
     series: Series | None = None
     merges: bool = False
+    pads: bool = True
 
     @classmethod
     def of(cls, dims: tuple[str, str], spans: Int64Array, series: Series | None) -> Self:
@@ -284,9 +277,9 @@ class Plane(Layout):
         task.notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
         return None
 
-    def has_gaps(self, column: Column, dims: Sequence[str]) -> bool:
+    def has_gaps(self, column: Column, runs: Mapping[str, Runs]) -> bool:
         """Where some labels are together in no file; pixels that none holds are fill values."""
-        return self.series is not None and (*dims,) == self.beside and self.series.has_gaps
+        return (*runs,) == self.beside and super().has_gaps(column, runs)
 
     def fill(
         self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], task: Task

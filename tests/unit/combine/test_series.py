@@ -23,8 +23,20 @@ def test_labels_have_places_along_each_dimension() -> None:
     assert along == {"t": [[0, 0, 1], [0, 2, 1]], "z": [[0, 1], [1, 0]]}
     assert [runs.extent for runs in series.runs.values()] == [3, 2]
     assert series.of(1) == {"t": [7], "z": ["a"]}
-    assert series.has_gaps  # (7, "b") and others are in no input
-    assert not Series({"t": [np.array([5, 9]), np.array([7])]}).has_gaps
+
+
+def test_a_value_of_each_input_is_missing_where_no_input_has_its_labels() -> None:
+    tiles = []
+    for t, z, cloud in ((5, 1, 30), (7, 2, 40)):
+        whole = tile(t, 0, 1)
+        more = {"z": VirtualArray.from_numpy(np.array(z), ())}
+        more["cloud"] = VirtualArray.from_numpy(np.array(cloud, "i2"), ())
+        tiles.append(whole.with_changes(arrays={**whole.arrays, **more}))
+    done = combine_mosaic(tiles, stack=["t", "z"], read=read_slowly)
+    assert done.group is not None, done.problems
+    shown = done.group.arrays["cloud"]
+    assert shown.dims == ("t", "z")
+    np.testing.assert_array_equal(read_slowly(shown), [[30, np.nan], [np.nan, 40]])
 
 
 def tile(labels: Any, column: int, value: int, **attrs: Any) -> VirtualGroup:
