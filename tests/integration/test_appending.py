@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -19,52 +17,9 @@ from gridref.errors import (
     SourceUnavailableError,
 )
 from tests.command import run_command
+from tests.integration.growing import assert_shows, built, files_in, month, steps
 
-
-def month(folder: Path, number: int, **changes: Any) -> Path:
-    """One file of five days a month, the first of which has the number 5 * number."""
-    rng = np.random.default_rng(number)
-    values = rng.normal(280, 10, (5, 4, 6)).astype(changes.get("dtype", "f4"))
-    dataset = xr.Dataset(
-        {"tas": (("time", "lat", "lon"), values), "area": (("lat", "lon"), np.ones((4, 6)))},
-        coords={
-            "time": ("time", np.arange(5) + 5 * number, {"units": "days since 2000-01-01"}),
-            "lat": ("lat", np.arange(4.0) + changes.get("shift", 0)),
-            "lon": ("lon", np.arange(6.0)),
-        },
-        attrs={"title": "days"},
-    )
-    path = folder / f"{changes.get('name', f'{number:03}')}.nc"
-    encoding = {"tas": {"chunksizes": (2, 4, 3), "zlib": True}}
-    dataset.to_netcdf(path, engine="h5netcdf", encoding=encoding, unlimited_dims=["time"])
-    return path
-
-
-@pytest.fixture(scope="module")
-def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("months")
-    return [month(folder, number) for number in range(12)]
-
-
-def assert_shows(catalog: Path | str, files: list[Path]) -> None:
-    """What xarray shows of the files themselves, decoded by netCDF's library."""
-    with (
-        xr.open_dataset(catalog, engine="gridref") as shown,
-        xr.open_mfdataset(
-            files, engine="netcdf4", data_vars="minimal", coords="minimal", compat="override",
-            join="exact", combine="nested", concat_dim="time",
-        ) as expected,
-    ):  # fmt: skip
-        xr.testing.assert_identical(shown.load(), expected.load())
-
-
-def built(files: list[Path], catalog: Path) -> gridref.VirtualGroup:
-    gridref.build(files, catalog, "time")
-    return gridref.open_catalog(catalog)
-
-
-def files_in(catalog: Path) -> set[str]:
-    return {path.name for path in catalog.iterdir() if path.suffix == ".parquet"}
+N_MONTHS = 12
 
 
 @pytest.mark.long(but=2)
@@ -116,18 +71,6 @@ def test_one_by_one_in_any_order_is_the_same(months: list[Path], tmp_path: Path)
     catalog = catalog.remove(months[11]).append(months[11]).replace(months[0])
     assert catalog.info.digest == whole.info.digest
     assert_shows(tmp_path / "cube", months)
-
-
-def steps(folder: Path, labels: list[float], **attrs: Any) -> Path:
-    """A file whose coordinate has some labels, and nothing else that is shared."""
-    path = folder / f"{len(list(folder.iterdir())):03}.h5"
-    with h5py.File(path, "w", libver="latest") as file:
-        file["time"] = np.array(labels)
-        file["time"].attrs.update(attrs)
-        file["time"].make_scale("time")
-        file["v"] = np.array(labels) * 10
-        file["v"].dims[0].attach_scale(file["time"])
-    return path
 
 
 def days(catalog: gridref.Catalog) -> list[str]:

@@ -24,7 +24,7 @@ from gridref.errors import (
 from gridref.faces.cli.app import app
 from tests.attack_doors import DOORS, told_at_a_door
 from tests.http_server import Site, serving
-from tests.integration.test_appending import assert_shows, month
+from tests.integration.growing import assert_shows, month
 from tools.fuzz.catalog_attack import sign
 
 NAMES = ("packed", "plain", "whole")

@@ -13,7 +13,7 @@ from aiobotocore.client import AioBaseClient
 import gridref
 from gridref.catalog import tables as table_file
 from tests.by_name import by_name
-from tests.integration.test_appending import assert_shows, built, month, steps
+from tests.integration.growing import assert_shows, built, month, steps
 from tests.s3_server import BUCKET, s3_bucket
 
 

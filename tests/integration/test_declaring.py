@@ -17,15 +17,11 @@ from gridref.api.declaring import claimed
 from gridref.api.opening import reader_for
 from gridref.errors import BlockPendingError, CombineError, InvalidRequestError
 from tests.command import run_command
-from tests.integration.test_appending import assert_shows, built, month
+from tests.integration.growing import assert_shows, built, month
 
 ALL_DAYS = np.datetime64("2000-01-01") + np.arange(60)
 
-
-@pytest.fixture(scope="module")
-def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("months")
-    return [month(folder, number) for number in range(12)]
+N_MONTHS = 12
 
 
 def pending_days(catalog: gridref.Catalog) -> list[int]:

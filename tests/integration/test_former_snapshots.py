@@ -21,14 +21,10 @@ import gridref
 from gridref.errors import CatalogError, InvalidRequestError
 from gridref.faces.http import create_app
 from tests.command import run_command
-from tests.integration.test_appending import built, month
+from tests.integration.growing import built
 from tests.uvicorn_server import running
 
-
-@pytest.fixture(scope="module")
-def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("months")
-    return [month(folder, number) for number in range(3)]
+N_MONTHS = 3
 
 
 @pytest.fixture

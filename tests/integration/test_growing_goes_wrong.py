@@ -18,15 +18,11 @@ from gridref.errors import CatalogError, InvalidRequestError
 from gridref.faces.web.publishing import publish
 from tests.command import run_command
 from tests.http_server import Site, serving
-from tests.integration.test_appending import assert_shows, built, files_in, month
+from tests.integration.growing import assert_shows, built, files_in, month
 from tests.s3_server import BUCKET, s3_bucket
 from tests.unprivileged import reachable_folder, unprivileged
 
-
-@pytest.fixture(scope="module")
-def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("months")
-    return [month(folder, number) for number in range(5)]
+N_MONTHS = 5
 
 
 CHANGES = {

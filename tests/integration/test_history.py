@@ -12,13 +12,9 @@ import pytest
 import gridref
 from gridref.errors import CatalogConflictError, CatalogCorruptError, InvalidRequestError
 from tests.command import run_command
-from tests.integration.test_appending import assert_shows, built, month
+from tests.integration.growing import assert_shows, built
 
-
-@pytest.fixture(scope="module")
-def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("months")
-    return [month(folder, number) for number in range(6)]
+N_MONTHS = 6
 
 
 @pytest.fixture

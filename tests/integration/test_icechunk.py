@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from gridref.errors import (
 from tests.command import run_command
 from tests.http_server import Site, serving
 from tests.nginx_server import nginx_serving
-from tests.s3_server import BUCKET, Bucket, s3_bucket
+from tests.s3_server import BUCKET, Bucket
 from tests.shared_data import REAL_NETCDF, shared_files
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
@@ -466,12 +465,6 @@ def test_virtualizarr_reads_ours_and_we_read_its(tmp_path: Path) -> None:
     back = gridref.interchange.from_icechunk(tmp_path / "theirs.icechunk", allow=SAMPLES)
     expected = of_files(MONTHS[:1])
     xr.testing.assert_equal(xr.open_dataset(back, engine="gridref").load(), expected)
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with s3_bucket() as bucket:
-        yield bucket
 
 
 def test_repositories_and_files_on_s3_are_checked_by_etag(bucket: Bucket) -> None:

@@ -13,7 +13,7 @@ import pytest
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.errors import CatalogCorruptError, GridrefError
-from tests.integration.test_appending import month
+from tests.integration.growing import month
 
 TABLES = ["blocks", "checksums", "chunks", "sources", "statistics"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from tests.http_server import Site, serving
 from tests.integration.archives import assert_same_bits, read_raw, write_months
 from tests.integration.test_cli import run
 from tests.programs import program, skip_or_fail
-from tests.s3_server import BUCKET, Bucket, s3_bucket
+from tests.s3_server import BUCKET, Bucket
 
 
 @pytest.fixture
@@ -299,12 +298,6 @@ def test_relocate_refuses_what_cannot_be_meant(folder: Path) -> None:
         assert done.returncode == 1
         assert done.stderr.startswith(message)
         assert done.stderr.count("\n") == 1
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with s3_bucket() as bucket:
-        yield bucket
 
 
 def upload(bucket: Bucket, folder: Path, prefix: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from gridref.errors import (
 )
 from gridref.faces.exports.kerchunk import to_kerchunk
 from tests.command import run_command
-from tests.s3_server import Bucket, s3_bucket
+from tests.s3_server import Bucket
 from tests.shared_data import shared_files
 
 MONTH = Path(__file__).parents[2] / "sample_data" / "daily_2023-01.nc"
@@ -237,12 +236,6 @@ def test_tiff_reads_as_in_tifffile(tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "a.tif", image, tile=(16, 16), compression="zlib")
     group = gridref.scan(tmp_path / "a.tif", parser=virtual_tiff.VirtualTIFF(ifd=0))
     np.testing.assert_array_equal(group["0"][...], image)
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with s3_bucket() as bucket:
-        yield bucket
 
 
 def test_parsers_read_s3_with_our_storage_options(bucket: Bucket, tmp_path: Path) -> None:

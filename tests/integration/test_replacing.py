@@ -9,7 +9,7 @@ import pytest
 
 from gridref.errors import CombineError, InvalidRequestError, SourceUnavailableError
 from tests.command import run_command
-from tests.integration.test_appending import assert_shows, built, files_in, month, steps
+from tests.integration.growing import assert_shows, built, files_in, month, steps
 
 
 @pytest.fixture

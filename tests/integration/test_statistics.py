@@ -23,13 +23,9 @@ from gridref.errors import (
     SourceChangedError,
 )
 from tests.command import run_command
-from tests.integration.test_appending import built, files_in, month
+from tests.integration.growing import built, files_in, month
 
-
-@pytest.fixture(scope="module")
-def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("months")
-    return [month(folder, number) for number in range(20)]
+N_MONTHS = 20
 
 
 def shown_by_xarray(files: list[Path]) -> xr.Dataset:

@@ -23,14 +23,10 @@ from gridref.api.catalog import write_catalog
 from gridref.catalog import commit as compaction
 from gridref.catalog.folder import LocalFolder, RemoteFolder
 from gridref.errors import CatalogConflictError, CatalogCorruptError, InvalidRequestError
-from tests.integration.test_appending import assert_shows, built, month
+from tests.integration.growing import assert_shows, built
 from tests.s3_server import BUCKET, s3_bucket
 
-
-@pytest.fixture(scope="module")
-def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("months")
-    return [month(folder, number) for number in range(8)]
+N_MONTHS = 8
 
 
 def test_changes_that_do_not_touch_each_other_both_happen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ import gridref
 import gridref.virtualizarr
 from gridref.api.catalog import write_catalog
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from tests.s3_server import BUCKET, Bucket, s3_bucket
+from tests.s3_server import BUCKET, Bucket
 from tests.shared_data import REAL_NETCDF, shared_files
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
@@ -253,12 +252,6 @@ def test_chunks_that_references_hold_by_value_come_through_each(tmp_path: Path) 
 def test_something_else_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="virtual dataset or tree"):
         gridref.virtualizarr.from_virtualizarr("cube.gridref")  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with s3_bucket() as bucket:
-        yield bucket
 
 
 def test_parser_takes_over_the_registrys_access_to_s3(bucket: Bucket) -> None:

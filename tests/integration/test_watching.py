@@ -18,17 +18,14 @@ import gridref
 from gridref.api.catalog import Watch
 from gridref.errors import CatalogNotFoundError, InvalidRequestError
 from tests.command import run_command
-from tests.integration.test_appending import assert_shows, built, month
+from tests.integration.growing import assert_shows, built, month
 
 
 def watch(cube: Path, files: Any = None, *, storage_options: Any = None, **options: Any) -> Watch:
     return gridref.open_catalog(cube, storage_options=storage_options).watch(files, **options)
 
 
-@pytest.fixture(scope="module")
-def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("months")
-    return [month(folder, number) for number in range(8)]
+N_MONTHS = 8
 
 
 @pytest.fixture
