@@ -71,21 +71,24 @@ def all_archives(folder: Path) -> Iterator[Archive]:
     """Scan and read everything; generated files are written into a folder."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seen: set[Any] = set()
+        exactly: set[Any] = set()
+        roughly: set[Any] = set()
         for number, (sources, group) in enumerate([*_generated(folder), *_shared()]):
-            archive = Archive(f"a{number}", sources, distinct(group))
+            n_before = len(exactly)
+            archive = Archive(f"a{number}", sources, distinct(group, exactly))
+            if len(exactly) == n_before:
+                continue
             _read(archive)
             arrays = archive.group.all_arrays()
             for path in archive.values:
-                if (kind := _roughly(arrays[path])) not in seen:
-                    seen.add(kind)
+                if (kind := _roughly(arrays[path])) not in roughly:
+                    roughly.add(kind)
                     archive.samples.append(path)
             yield archive
 
 
-def distinct(group: VirtualGroup) -> VirtualGroup:
-    """The group without arrays that are stored as another of the same file."""
-    seen: set[Any] = set()
+def distinct(group: VirtualGroup, seen: set[Any]) -> VirtualGroup:
+    """The group without arrays that are stored as one seen before, in whatever file."""
 
     def kept(part: VirtualGroup) -> VirtualGroup:
         arrays = {}

@@ -26,7 +26,7 @@ INTRODUCTION = """\
 # Which door opens what
 
 Made by `make doors` out of the conformance tests, which fail when it is out of date. Arrays of all
-shared test files and of generated ones, one of each dtype, encoding and layout of a file, are
+shared test files and of generated ones, one of each dtype, encoding and layout, are
 opened through each door; of large arrays the first and last corners are read. Doors that only add
 a transport or a pipeline to another one are tried with one array of each kind.
 
