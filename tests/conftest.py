@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # First of all: the plugins bind to the HDF5 library that was loaded first, and netCDF4 has its own.
@@ -12,6 +13,7 @@ import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from gridref.limits import limits
 from tests import long, programs
 from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
 
@@ -40,8 +42,22 @@ os.fsync = lambda descriptor: None
 _STATE = tempfile.TemporaryDirectory(prefix="gridref-tests-")
 os.environ["GRIDREF_STATE"] = _STATE.name
 os.environ.pop("GRIDREF_ALLOW", None)
+os.environ.pop("GRIDREF_LIMITS", None)
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the limits of this process, as the environment gives them before it starts."""
+
+    def set_limits(text: str) -> None:
+        monkeypatch.setenv("GRIDREF_LIMITS", text)
+        limits.cache_clear()
+
+    yield set_limits
+    monkeypatch.undo()
+    limits.cache_clear()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

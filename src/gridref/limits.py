@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cache
 
 from gridref.errors import InvalidRequestError
 
@@ -101,30 +101,18 @@ class Limits:
         return self.answer_seconds + n_bytes / self.answer_bytes_a_second
 
 
+@cache
 def limits() -> Limits:
-    """The limits that apply now.
+    """The limits of this process. The environment is read once.
 
     Raises
     ------
     InvalidRequestError
         If the environment variable names no limit, or no number.
     """
-    return _limits_of(os.environ.get(VARIABLE, ""))
-
-
-def beyond(limit: str, what: str) -> str:
-    """A message about something that is beyond a limit: what it is, the limit, what to do."""
-    return (
-        f"{what}, more than the limit {limit} of {getattr(limits(), limit)} (if you trust the file,"
-        f" set {VARIABLE}={limit}=NUMBER in the environment)"
-    )
-
-
-@lru_cache(maxsize=16)
-def _limits_of(text: str) -> Limits:
     known = {field.name for field in fields(Limits)}
     numbers: dict[str, int] = {}
-    for item in filter(None, map(str.strip, text.split(","))):
+    for item in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         name, _, number = map(str.strip, item.partition("="))
         if name not in known or not number.isdecimal() or not int(number):
             raise InvalidRequestError(
@@ -133,3 +121,11 @@ def _limits_of(text: str) -> Limits:
             )
         numbers[name] = int(number)
     return Limits(**numbers)
+
+
+def beyond(limit: str, what: str) -> str:
+    """A message about something that is beyond a limit: what it is, the limit, what to do."""
+    return (
+        f"{what}, more than the limit {limit} of {getattr(limits(), limit)} (if you trust the file,"
+        f" set {VARIABLE}={limit}=NUMBER in the environment)"
+    )

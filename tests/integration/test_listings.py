@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -326,9 +326,9 @@ def test_rows_without_an_address_are_refused(tmp_path: Path, address: object) ->
             gridref.files_from(tmp_path / "list.csv")
 
 
-def test_listings_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listings_without_end_are_refused(tmp_path: Path, limited: Callable[[str], None]) -> None:
     """A collection of a stranger may name ``/dev/zero`` as its table."""
-    monkeypatch.setenv("GRIDREF_LIMITS", "listing_bytes=1000")
+    limited("listing_bytes=1000")
     collection = {"assets": {"column_name": "path"}, "catalog_file": "/dev/zero"}
     (tmp_path / "esm.json").write_text(json.dumps(collection))
     with pytest.raises(InvalidRequestError, match="more than the limit listing_bytes of 1000"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -50,22 +51,22 @@ def test_the_page_lists_every_limit_with_its_number() -> None:
 
 
 def test_an_error_names_the_limit_which_the_environment_raises(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, limited: Callable[[str], None]
 ) -> None:
     address = references(tmp_path, 3)
-    monkeypatch.setenv("GRIDREF_LIMITS", "element_bytes=8, generated_references=2")
+    limited("element_bytes=8, generated_references=2")
     with pytest.raises(UnsupportedFeatureError) as caught:
         gridref.scan(address)
     message = str(caught.value)
     assert "3 references, more than the limit generated_references of 2" in message
     assert "GRIDREF_LIMITS=generated_references=NUMBER" in message
     assert "refs.json" in message
-    monkeypatch.setenv("GRIDREF_LIMITS", "generated_references=3")
+    limited("generated_references=3")
     assert gridref.scan(address)["v"].shape == (3,)
 
 
 def test_a_scan_that_was_kept_under_other_limits_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, limited: Callable[[str], None]
 ) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["short"], file["long"] = np.zeros(3, "f4"), np.zeros(3, "f8")
@@ -80,21 +81,21 @@ def test_a_scan_that_was_kept_under_other_limits_is_done_again(
         )
         return set(gridref.open_catalog(tmp_path / "a.gridref").all_arrays())
 
-    monkeypatch.setenv("GRIDREF_LIMITS", "element_bytes=4")
+    limited("element_bytes=4")
     assert arrays() == {"short"}
-    monkeypatch.delenv("GRIDREF_LIMITS")
+    limited("")
     assert arrays() == {"short", "long"}
 
 
 @pytest.mark.parametrize("text", ["element_byte=8", "element_bytes", "element_bytes=-1", "=3"])
-def test_what_is_no_limit_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRIDREF_LIMITS", f"listing_columns=3,{text}")
+def test_what_is_no_limit_is_refused(text: str, limited: Callable[[str], None]) -> None:
+    limited(f"listing_columns=3,{text}")
     with pytest.raises(InvalidRequestError, match=r"GRIDREF_LIMITS .*element_bytes"):
         limits()
 
 
 def test_scales_of_a_tiff_file_are_not_lost_in_long_metadata(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, limited: Callable[[str], None]
 ) -> None:
     scale = '<Item name="SCALE" sample="0" role="scale">0.5</Item>'
     xml = f"<GDALMetadata>{scale}<Item name='HISTORY'>{'x' * 2**22}</Item></GDALMetadata>"
@@ -103,5 +104,5 @@ def test_scales_of_a_tiff_file_are_not_lost_in_long_metadata(
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((4, 4), "i2"), extratags=tags)
     with pytest.raises(UnsupportedFeatureError, match=r"xml_characters of 4194304 .*a\.tif"):
         gridref.scan(tmp_path / "a.tif")
-    monkeypatch.setenv("GRIDREF_LIMITS", "xml_characters=5000000")
+    limited("xml_characters=5000000")
     assert gridref.scan(tmp_path / "a.tif")["band_data"].attrs["scale_factor"] == 0.5
