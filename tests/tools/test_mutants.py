@@ -88,7 +88,7 @@ def test_what_is_listed_as_equivalent_is_there() -> None:
 @pytest.mark.long
 def test_tests_are_run_on_mutants() -> None:
     tests = "tests/unit/model/test_grid.py"
-    options = ["--packages", "model", "--mutants", "300", "--least", "0", "--tests", tests]
+    options = ["--packages", "model", "--mutants", "100", "--least", "0", "--tests", tests]
     command = [sys.executable, "-m", "tools.mutation", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
