@@ -383,7 +383,15 @@ def combine_ragged(
     first = next(inputs, None)
     if first is None:
         return Combination(None, DriftReport(()), tuple(problems))
-    done = _laid(dims, itertools.chain([first], inputs), read, rules, padded=padded)
+    inputs = itertools.chain([first], inputs)
+    if padded:
+        values = Values(read)
+        rows = (dims.padded(part, rules) for group in inputs for part in dims.split(group, values))
+        shown = (dims.shown.get(dim, dim) for dim in dims.samples)
+        done = combine(rows, Padded((dims.instance, *shown)), read=read, options=rules)
+    else:
+        whole = (dims.contiguous(group, rules) for group in inputs)
+        done = combine(whole, (*dims.samples, dims.instance), read=read, options=rules)
     if problems:
         return Combination(None, done.report, grouped([*problems, *done.problems]))
     return done
@@ -401,20 +409,3 @@ def _fitting(
             path, message = reason
             name = source_name(group) or f"input {number + 1}"
             problems.append(Problem("dimensions-differ", message, path, (name,)))
-
-
-def _laid(
-    dims: Instances,
-    inputs: Iterable[VirtualGroup],
-    read: Read | None,
-    rules: CombineOptions,
-    *,
-    padded: bool,
-) -> Combination:
-    if not padded:
-        whole = (dims.contiguous(group, rules) for group in inputs)
-        return combine(whole, (*dims.samples, dims.instance), read=read, options=rules)
-    values = Values(read)
-    rows = (dims.padded(part, rules) for group in inputs for part in dims.split(group, values))
-    layout = Padded((dims.instance, *(dims.shown.get(dim, dim) for dim in dims.samples)))
-    return combine(rows, layout, read=read, options=rules)

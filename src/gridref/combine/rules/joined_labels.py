@@ -7,13 +7,14 @@ of the first and of the last file. Labels that a file lacks are missing blocks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.combine.boxes import stretches
 from gridref.combine.columns import Column, Notes
 from gridref.combine.rules.gaps import no_data_of
 from gridref.combine.rules.packing import Packing, unpack_all
@@ -249,16 +250,20 @@ def reindex(array: VirtualArray, dim: str, indices: Indices, fill: Any) -> Virtu
     if (indices >= 0).all():
         return isel(array, {dim: indices})
     absent = indices < 0
-    heads = np.flatnonzero(np.concatenate([[True], absent[1:] != absent[:-1]])).tolist()
-    parts = []
-    for start, stop in zip(heads, [*heads[1:], len(indices)], strict=True):
-        if absent[start]:
-            part = missing_like(array, axis, stop - start, fill)
-        else:
-            part = isel(array, {dim: indices[start:stop]})
-        parts.append(part)
+    parts = [
+        missing_like(array, axis, stop - start, fill)
+        if absent[start]
+        else isel(array, {dim: indices[start:stop]})
+        for start, stop in _equal(absent)
+    ]
     joined = concatenate(parts, axis, dtype=array.dtype, fill_value=fill)
     return joined.with_changes(dims=array.dims, attrs=array.attrs)
+
+
+def _equal(values: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Start and stop of each stretch of equal values."""
+    starts, stops = stretches(values[1:] != values[:-1], len(values))
+    return zip(starts.tolist(), stops.tolist(), strict=True)
 
 
 def _laid_by_label(
@@ -270,24 +275,20 @@ def _laid_by_label(
     """
     n_labels = positions.labels.shape[0]
     every = np.arange(n_labels)
-    owner = np.full(n_labels, -1, np.int64)
-    for position, file in enumerate(column.files):
-        own = positions.by_file.get(file, every) >= 0
-        owner[own & (owner < 0)] = position
-    if (owner < 0).any() or not all(map(values.available, column.arrays)):
+    indices = [positions.by_file.get(file, every) for file in column.files]
+    held = np.stack([own >= 0 for own in indices])
+    if not held.any(axis=0).all() or not all(map(values.available, column.arrays)):
         return None
     axis = column.first.dims.index(dim)
-    heads = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]])).tolist()
-    parts = []
-    for start, stop in zip(heads, [*heads[1:], n_labels], strict=True):
-        position = int(owner[start])
-        indices = positions.by_file.get(column.files[position], every)
-        parts.append(isel(column.arrays[position], {dim: indices[start:stop]}))
+    owner = held.argmax(axis=0)
+    parts = [
+        isel(column.arrays[owner[start]], {dim: indices[owner[start]][start:stop]})
+        for start, stop in _equal(owner)
+    ]
     whole = concatenate(parts, axis).with_changes(attrs=column.first.attrs)
     shown = values.of(whole)
-    for file, array in zip(column.files, column.arrays, strict=True):
-        indices = positions.by_file.get(file, every)
-        mine = np.take(values.of(array), indices[indices >= 0], axis)
-        if not same_values(mine, np.take(shown, np.flatnonzero(indices >= 0), axis)):
+    for own, array in zip(indices, column.arrays, strict=True):
+        mine = np.take(values.of(array), own[own >= 0], axis)
+        if not same_values(mine, np.take(shown, np.flatnonzero(own >= 0), axis)):
             return None
     return column.with_arrays([whole.with_changes(attrs=array.attrs) for array in column.arrays])
