@@ -11,9 +11,9 @@ import numpy as np
 
 from gridref.cache import LRU
 from gridref.errors import GridrefError
-from gridref.formats.hdf5.learned import AlikeBytes
 from gridref.formats.options import ScanOptions
 from gridref.formats.registry import scan_with
+from gridref.learned import LearnedForms
 
 __all__ = ["all_caches", "described"]
 
@@ -44,5 +44,5 @@ def all_caches() -> list[Callable[[], None]]:
     """What empties each cache of gridref's modules that are loaded."""
     modules = [module for name, module in sys.modules.items() if name.startswith("gridref.")]
     kept = [value for module in modules for value in vars(module).values()]
-    caches = [value.clear for value in kept if isinstance(value, LRU | AlikeBytes)]
+    caches = [value.clear for value in kept if isinstance(value, LRU | LearnedForms)]
     return caches + [value.cache_clear for value in kept if hasattr(value, "cache_clear")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -14,37 +13,6 @@ from gridref.forks import new_lock, tell_in_children
 def nbytes_of(values: Any) -> int:
     """Size of an array in bytes."""
     return int(values.nbytes)
-
-
-def remembers_short[**P, R](
-    most_kept: int, longest: int = 1024, length_of: Callable[[Any], int] = len
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Keep what a function made of the pieces of metadata that it was given last.
-
-    Long ones are not kept, as a number of them bounds no memory: what they take follows what files
-    of strangers say.
-
-    Parameters
-    ----------
-    most_kept
-        So many are kept.
-    longest, length_of
-        Length of the longest first argument whose outcome is kept, and what tells a length.
-    """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        kept: Any = functools.lru_cache(most_kept)(function)
-
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            is_short = length_of(args[0]) <= longest
-            outcome: R = (kept if is_short else function)(*args, **kwargs)
-            return outcome
-
-        vars(call)["cache_clear"] = kept.cache_clear
-        return call
-
-    return decorate
 
 
 class LRU[Value]:
@@ -106,9 +74,15 @@ class LRU[Value]:
             self._kept.move_to_end(key)
             return kept[0]
 
-    def put(self, key: Hashable, value: Value) -> Value:
-        """Keep a value in place of the one under `key`; returns the value."""
-        size = self._size_of(value)
+    def put(self, key: Hashable, value: Value, n_bytes: int | None = None) -> Value:
+        """Keep a value in place of the one under `key`; returns the value.
+
+        Parameters
+        ----------
+        n_bytes
+            Its size; None asks `size_of`.
+        """
+        size = self._size_of(value) if n_bytes is None else n_bytes
         with self._lock:
             _, old_size = self._kept.pop(key, (None, 0))
             self._n_bytes -= old_size

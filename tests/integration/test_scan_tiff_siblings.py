@@ -11,7 +11,8 @@ import pytest
 
 import gridref
 from gridref.errors import SourceFormatError
-from gridref.formats.tiff import siblings, structure
+from gridref.formats.tiff import structure
+from gridref.learned import FORMS
 from gridref.model.array import VirtualGroup
 
 rasterio = pytest.importorskip("rasterio")
@@ -23,9 +24,9 @@ GRID = {"crs": "EPSG:32632", "transform": rasterio.Affine(20, 0, 600000, 0, -20,
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     """Each test begins without files that were seen before."""
-    siblings.FIRSTS.clear()
+    FORMS.clear()
     yield
-    siblings.FIRSTS.clear()
+    FORMS.clear()
 
 
 def values_of(seed: int, bands: int = 1, *, empty_tiles: bool = False) -> Any:
@@ -61,7 +62,7 @@ def described(group: VirtualGroup) -> Any:
 
 
 def scanned_alone(path: Path) -> Any:
-    siblings.FIRSTS.clear()
+    FORMS.clear()
     return described(gridref.scan(path))
 
 
@@ -93,7 +94,7 @@ def test_siblings_are_described_by_the_first(
         paths.append(write(tmp_path / f"{seed}.tif", values, **options))
         alone.append(scanned_alone(paths[-1]))
     assert len({str(each) for each in alone}) == 3
-    siblings.FIRSTS.clear()
+    FORMS.clear()
     first = gridref.scan(paths[0])
     monkeypatch.setattr(structure, "read_plain_structure", None)  # nobody else reads their tags
     found = [described(first), *(described(gridref.scan(path)) for path in paths[1:])]
@@ -122,7 +123,7 @@ def test_what_differs_in_more_is_no_sibling(other: dict[str, Any], tmp_path: Pat
     one = write(tmp_path / "one.tif", values)
     two = write(tmp_path / "two.tif", values, **other)
     alone = scanned_alone(two)
-    siblings.FIRSTS.clear()
+    FORMS.clear()
     assert described(gridref.scan(one)) != alone
     assert described(gridref.scan(two)) == alone
 
@@ -134,7 +135,7 @@ def test_uncompressed_images_show_where_they_lie_in_more_than_offsets(tmp_path: 
         for seed in range(2)
     ]
     alone = [scanned_alone(path) for path in paths]
-    siblings.FIRSTS.clear()
+    FORMS.clear()
     assert [described(gridref.scan(path)) for path in paths] == alone
 
 

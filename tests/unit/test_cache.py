@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from gridref.cache import LRU, nbytes_of, remembers_short
+from gridref.cache import LRU, nbytes_of
 
 
 def sized(max_bytes: int, **options: int) -> LRU[str]:
@@ -199,16 +199,3 @@ def test_threads_keep_the_bound() -> None:
         thread.join()
     assert cache.n_bytes <= 50
     assert cache.n_bytes == sum(len(cache.get(str(n)) or "") for n in range(37))
-
-
-def test_only_short_pieces_are_remembered() -> None:
-    asked = []
-
-    @remembers_short(8, longest=4)
-    def upper(piece: bytes) -> bytes:
-        asked.append(piece)
-        return piece.upper()
-
-    for piece in (b"abcd", b"abcde") * 2:
-        assert upper(piece) == piece.upper()
-    assert asked == [b"abcd", b"abcde", b"abcde"]

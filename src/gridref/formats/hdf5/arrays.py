@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.cache import LRU
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.damage import check_element_size
 from gridref.formats.hdf5.chunk_trees import node_dtype
@@ -33,7 +32,6 @@ from gridref.formats.hdf5.inline import (
     inline_texts,
     ragged_arrays,
 )
-from gridref.formats.hdf5.learned import but_for
 from gridref.formats.hdf5.messages import (
     ChunkedLayout,
     ChunkIndexKind,
@@ -47,6 +45,7 @@ from gridref.formats.hdf5.storage import Stored, fill_value, stored_chunks
 from gridref.formats.hdf5.tree import Address, DatasetNode
 from gridref.formats.hdf5.virtual import virtual_blocks
 from gridref.formats.options import ScanOptions
+from gridref.learned import FORMS, but_for
 from gridref.model.array import VirtualArray
 from gridref.model.enumeration import CF_FLAGS, Enumeration
 from gridref.model.joining import concatenate, missing_array, missing_like
@@ -284,7 +283,6 @@ def _with_flags(attrs: dict[str, Any], element: ElementType) -> dict[str, Any]:
 
 _WHAT = "a node of the chunk B-tree"
 _MOST_CHUNKS = 1024
-_KEPT_BYTES, _KEPT_LEAVES = 1 << 24, 4096
 
 
 class NamedDataset(NamedTuple):
@@ -296,7 +294,7 @@ class NamedDataset(NamedTuple):
 
     def key(self, options: ScanOptions) -> tuple[Any, ...]:
         """All that determines its array, except attributes and the places of its chunks."""
-        return self.node.header.form, self.dims, self.sizes, options.max_chunk_bytes
+        return NamedDataset, self.node.header.form, self.dims, self.sizes, options.max_chunk_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,11 +352,6 @@ class _Known(NamedTuple):
     stored: _Leaf | _Pieces
 
 
-_arrays = LRU[_Known](
-    _KEPT_BYTES, lambda known: 6000 + 100 * known.array.ndim + 60 * known.chunks.n_rows
-)
-
-
 def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOptions) -> None:
     """Remember an array for similar datasets, if it is of a usual kind."""
     if array.enumeration is not None or array.n_blocks != 1 or len(array.manifests) != 1:
@@ -376,7 +369,8 @@ def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOpti
     if stored is not None:
         chunks = rows.with_sources(())
         known = array.with_changes(manifests=(), attrs={})
-        _arrays.put(dataset.key(options), _Known(known, chunks, stored))
+        n_bytes = 6000 + 100 * known.ndim + 60 * chunks.n_rows
+        FORMS.put(dataset.key(options), _Known(known, chunks, stored), n_bytes)
 
 
 def _stored(node: DatasetNode, rows: ChunkManifest) -> _Leaf | _Pieces | None:
@@ -394,11 +388,10 @@ def _stored(node: DatasetNode, rows: ChunkManifest) -> _Leaf | _Pieces | None:
             places = found["entries"]["child"].astype(np.int64) + file.base_address
             if found["n_entries"] == rows.n_rows and (places == rows.offset).all():
                 leaf = _Leaf(dtype, FILTERS in form.kinds)
-                return _shared_leaf(dtype, leaf.is_compressed, leaf.common(data))
+                key = _Leaf, dtype, leaf.is_compressed, leaf.common(data)
+                known: _Leaf | None = FORMS.get(key)
+                return known or FORMS.put(key, _Leaf(*key[1:]), 1000 + 2 * len(data))
     return None
-
-
-_shared_leaf = lru_cache(_KEPT_LEAVES)(_Leaf)
 
 
 def alike_arrays(
@@ -411,7 +404,8 @@ def alike_arrays(
     arrays: dict[str, VirtualArray] = {}
     leaves: dict[_Leaf, list[tuple[DatasetNode, _Known, bytes]]] = {}
     for dataset in datasets:
-        node, known = dataset.node, _arrays.get(dataset.key(options))
+        node = dataset.node
+        known: _Known | None = FORMS.get(dataset.key(options))
         if known is None or node.file is not file:
             continue
         address, stored = _address(node), known.stored

@@ -15,14 +15,12 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.cache import LRU, remembers_short
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import Hdf5Bytes
 from gridref.formats.hdf5.datatypes import ElementType, Form, converted, element_type
@@ -39,6 +37,7 @@ from gridref.formats.hdf5.headers import (
 )
 from gridref.formats.hdf5.heaps import FractalHeap, records_of
 from gridref.formats.hdf5.messages import read_dataspace
+from gridref.learned import FORMS
 
 # Attributes in a fractal heap: for objects with many attributes
 
@@ -100,7 +99,6 @@ def dense_attribute_messages(shared: SharedMessages, info: AttributeInfo) -> lis
 _DATASPACE, _DATATYPE, _ATTRIBUTE, _ATTRIBUTE_INFO = 0x01, 0x03, 0x0C, 0x15
 _SHARED_DATATYPE, _SHARED_DATASPACE = 0x01, 0x02
 _SIZES = struct.Struct("<HHH")
-_CACHED_HEADS = 4096
 
 
 class StoredAttribute(NamedTuple):
@@ -170,7 +168,7 @@ def cut_attribute(data: bytes) -> StoredAttribute:
     return StoredAttribute(*_cut_head(data[:stop]), data[stop:])
 
 
-@remembers_short(_CACHED_HEADS)
+@FORMS.remembers
 def _cut_head(head: bytes) -> tuple[bytes, bytes, bytes, tuple[bool, bool]]:
     """All of an attribute message but the elements, which files of a series have in common."""
     version, flags = head[0], head[1]
@@ -218,8 +216,7 @@ _UNREAD = frozenset({b"REFERENCE_LIST", b"_nc3_strict", b"_NCProperties"})
 _KEPT_AS_BYTES = frozenset({b"_FillValue", b"missing_value"})
 _TOLD = _RECORDS - _UNREAD - {b"DIMENSION_LIST"}
 _WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
-_CACHED_ATTRIBUTES, _MAX_CACHED_BYTES = 1 << 14, 512
-_KEPT_BYTES = 1 << 23
+_MAX_CACHED_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -296,17 +293,14 @@ class _Outline(NamedTuple):
     unknown: tuple[_Open, ...]
 
 
-_outlines = LRU[_Outline](_KEPT_BYTES, lambda outline: 1000 + 500 * outline.known.n_attributes)
-
-
 def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
-    key = header.form, header.values
-    outline = _outlines.get(key)
+    key = _Outline, header.form, header.values
+    outline: _Outline | None = FORMS.get(key)
     if outline is None:
         outline = _outline(header, file.bytes)
         if outline is None:
             return _each_read(file, header)
-        _outlines.put(key, outline)
+        FORMS.put(key, outline, 1000 + 500 * outline.known.n_attributes)
     known = outline.known
     result = ObjectAttributes(dict(known.public), dict(known.records), {}, known.told)
     for attribute in outline.unknown:
@@ -428,7 +422,7 @@ def _evaluated(file: OpenFile, attribute: _Open, data: bytes) -> _Found:
         return _named(name, None, str(error.located(file.place())))
 
 
-@lru_cache(_CACHED_ATTRIBUTES)
+@FORMS.remembers
 def _constant(body: bytes, length_bytes: int) -> _Found | None:
     """An attribute with a complete message and an immutable value; else None.
 

@@ -22,7 +22,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.cache import LRU
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import Hdf5Bytes
 from gridref.formats.hdf5.chunk_index import (
@@ -48,6 +47,7 @@ from gridref.formats.hdf5.heaps import (
     read_btree_v2,
 )
 from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
+from gridref.learned import FORMS
 
 # Version 1 B-trees of chunks, a whole level at a time
 
@@ -57,10 +57,6 @@ _WHAT = "a node of the chunk B-tree"
 _HIDDEN = "keys of the chunk B-tree do not enclose the chunks below them"
 _UNORDERED = "the keys of the chunk B-tree are out of order"
 _LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
-_numbers_of_leaves = LRU[tuple[NDArray[np.int64], bool]](
-    1 << 22, lambda known: 300 + 5 * known[0].nbytes
-)
-"""By the keys of only leaves: the numbers of their chunks, and whether all are in the grid."""
 
 
 def walk_btree_v1(request: IndexRequest) -> StoredChunks:
@@ -122,22 +118,23 @@ def _known_numbers(origins: bytes, request: IndexRequest) -> tuple[NDArray[np.in
     And whether all of them are of the grid.
     """
     layout = request.layout
-    key = origins, request.shape, layout.chunk_shape, layout.element_bytes
-
-    def work_out() -> tuple[NDArray[np.int64], bool]:
-        rows = np.frombuffer(origins, "<u8").reshape(-1, len(request.shape) + 1)
-        scale = np.array([*layout.chunk_shape, layout.element_bytes], np.uint64)
-        last, end = rows[:-1][-1:], rows[-1:] - rows[-1:] % scale
-        if not _precedes(rows[:-2], rows[1:-1]).all():
-            raise SourceFormatError(_UNORDERED)
-        if not _precedes(last, end[: len(last)]).all():
-            raise SourceFormatError(_HIDDEN)
-        number = _numbers(request, rows[:-1])
-        _check_order(number)
-        number.flags.writeable = False
-        return number, bool((number >= 0).all())
-
-    return _numbers_of_leaves.get_or_load(key, work_out)
+    key = _LEAF_HEAD, origins, request.shape, layout.chunk_shape, layout.element_bytes
+    known: tuple[NDArray[np.int64], bool] | None = FORMS.get(key)
+    if known is not None:
+        return known
+    rows = np.frombuffer(origins, "<u8").reshape(-1, len(request.shape) + 1)
+    scale = np.array([*layout.chunk_shape, layout.element_bytes], np.uint64)
+    last, end = rows[:-1][-1:], rows[-1:] - rows[-1:] % scale
+    if not _precedes(rows[:-2], rows[1:-1]).all():
+        raise SourceFormatError(_UNORDERED)
+    if not _precedes(last, end[: len(last)]).all():
+        raise SourceFormatError(_HIDDEN)
+    number = _numbers(request, rows[:-1])
+    _check_order(number)
+    number.flags.writeable = False
+    known = number, bool((number >= 0).all())
+    FORMS.put(key, known, 1000 + 5 * number.nbytes)
+    return known
 
 
 def _leaves(

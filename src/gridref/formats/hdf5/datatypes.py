@@ -21,10 +21,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.cache import remembers_short
 from gridref.codecs import decode_chunk, why_not
 from gridref.errors import DecodeError, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor
+from gridref.learned import FORMS
 from gridref.model.encoding import Codec, Encoding
 
 # The datatype message, taken apart
@@ -230,8 +230,6 @@ def _name(cursor: FieldCursor, *, padded: bool) -> bytes:
 
 # The dtype of a datatype, and whether stored bytes can be used as they are
 
-_CACHED_TYPES = 4096
-
 
 class Form(Enum):
     """In which form a dataset holds its elements."""
@@ -339,7 +337,7 @@ class MemberType:
         return math.prod(self.element.subshape)
 
 
-@remembers_short(_CACHED_TYPES)
+@FORMS.remembers
 def element_type(message: bytes) -> ElementType:
     """Describe the elements of a datatype, by its datatype message.
 

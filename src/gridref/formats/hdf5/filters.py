@@ -15,15 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gridref.cache import remembers_short
 from gridref.codecs import decode_chunk, why_not
 from gridref.errors import DecodeError, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor
+from gridref.learned import FORMS
 from gridref.model.encoding import Codec, Encoding
 
 _MAX_FILTERS = 32
 _FIRST_NAMED = 256
-_CACHED_PIPELINES = 4096
 
 Parameters = tuple[int, ...]
 """The filter's client data values."""
@@ -126,11 +125,6 @@ class Filter(NamedTuple):
     values: Parameters
 
 
-def _n_values(filters: tuple[Filter, ...]) -> int:
-    return sum(len(each.values) for each in filters)
-
-
-@remembers_short(_CACHED_PIPELINES, 256, _n_values)
 def filter_codecs(filters: tuple[Filter, ...]) -> tuple[Codec, ...]:
     """The bytes -> bytes codecs of filters.
 
@@ -139,10 +133,10 @@ def filter_codecs(filters: tuple[Filter, ...]) -> tuple[Codec, ...]:
     UnsupportedFeatureError
         For a filter that nothing here can decode, by number and name.
     """
-    return tuple(map(_codec, filters))
+    return tuple(map(_decoder, filters))
 
 
-@remembers_short(_CACHED_PIPELINES)
+@FORMS.remembers
 def read_filters(message: bytes) -> tuple[Filter, ...]:
     """The filters that a pipeline message lists, in the order in which they were applied.
 
@@ -192,18 +186,18 @@ def _filter(cursor: FieldCursor, *, is_padded: bool) -> Filter:
     return Filter(number, name.partition(b"\0")[0].decode("utf-8", "replace"), values)
 
 
-def _name(number: int, stored_name: str) -> str:
-    known = FILTERS.get(number)
-    return known[0] if known else _KNOWN_NAMES.get(number, stored_name) or "without a name"
-
-
-def _codec(stage: Filter) -> Codec:
-    number, values = stage.number, stage.values
-    known = FILTERS.get(number)
-    name = _name(number, stage.name)
-    if known is None:
+def _decoder(stage: Filter) -> Codec:
+    number = stage.number
+    if number not in FILTERS:
+        name = _KNOWN_NAMES.get(number, stage.name) or "without a name"
         raise UnsupportedFeatureError(f"filter {number} ({name}) cannot be decoded")
-    codec = known[1](values)
+    return _codec(stage.values, number)
+
+
+@FORMS.remembers
+def _codec(values: Parameters, number: int) -> Codec:
+    name, make = FILTERS[number]
+    codec = make(values)
     problem = why_not(codec)
     if problem is not None:
         raise UnsupportedFeatureError(f"filter {number} ({name}) cannot be decoded: {problem}")

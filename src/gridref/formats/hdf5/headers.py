@@ -23,14 +23,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
-from gridref.cache import LRU
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import ByteReader, FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.heaps import FractalHeap
-from gridref.formats.hdf5.learned import AlikeBytes, joined_parts
+from gridref.learned import FORMS, joined_parts
 
 # Forms: what similar header blocks have in common
 
@@ -39,12 +38,10 @@ ATTRIBUTE, CONTINUATION, _SYMBOL_TABLE, ATTRIBUTE_INFO = 0x0C, 0x10, 0x11, 0x15
 _COMPACT, _CONTIGUOUS, _CHUNKED = 0, 1, 2
 _SELF_CONTAINED_CLASSES = frozenset({0, 1, 2, 3, 4, 5, 8})
 """Datatype classes without pointers: not compounds, references, sequences or arrays."""
-_KEPT_BYTES, _MOST_KINDS = 1 << 23, 1024
 
 
-@dataclass(frozen=True, eq=False)
-class BlockKind:
-    """The structure of all blocks of one header; `block_kind` gives one object for equal ones.
+class BlockKind(NamedTuple):
+    """The structure of all blocks of one header.
 
     Attributes
     ----------
@@ -70,12 +67,6 @@ class BlockKind:
     def kind_bytes(self) -> int:
         """Size of the message type, which the size of the body and the flags follow."""
         return 2 if self.version == 1 else 1
-
-
-@lru_cache(_MOST_KINDS)
-def block_kind(version: int, flags: int, offset_bytes: int, length_bytes: int) -> BlockKind:
-    """The kind of blocks with these attributes."""
-    return BlockKind(version, flags, offset_bytes, length_bytes)
 
 
 class MessagePlace(NamedTuple):
@@ -156,21 +147,6 @@ class HeaderForm:
         return not any(place.is_shared for _, place in self.places)
 
 
-_block_forms = AlikeBytes[BlockForm](lambda form: 400 * len(form.places))
-_header_forms = LRU[HeaderForm](_KEPT_BYTES, lambda form: 1000 + 1000 * len(form.blocks))
-
-
-def known_form(data: bytes, kind: BlockKind) -> BlockForm | None:
-    """The form of a block, if a similar one was remembered.
-
-    Parameters
-    ----------
-    data
-        The block: messages, and perhaps a gap.
-    """
-    return _block_forms.get(kind, data)
-
-
 def remember_form(data: bytes, kind: BlockKind, places: list[MessagePlace]) -> BlockForm:
     """Remember the messages of a block."""
     places = [place._replace(differs=_differing(data, place, kind)) for place in places]
@@ -180,13 +156,15 @@ def remember_form(data: bytes, kind: BlockKind, places: list[MessagePlace]) -> B
         if place.kind == ATTRIBUTE and says_all(data[place.start : place.stop])
     ]
     form = BlockForm(tuple(places), joined_parts(values))
-    return _block_forms.put(kind, data, [place.differs for place in places], form)
+    holes = [place.differs for place in places]
+    return FORMS.keep(kind, data, holes, form, 1000 + 400 * len(places))
 
 
 def form_of_blocks(blocks: tuple[BlockForm, ...]) -> HeaderForm:
     """The form of a header with such blocks."""
-    form = _header_forms.get(blocks)
-    return _header_forms.put(blocks, HeaderForm(blocks)) if form is None else form
+    key = HeaderForm, blocks
+    known: HeaderForm | None = FORMS.get(key)
+    return FORMS.put(key, HeaderForm(blocks), 1000 + 1000 * len(blocks)) if known is None else known
 
 
 def _differing(data: bytes, place: MessagePlace, kind: BlockKind) -> slice:
@@ -395,7 +373,7 @@ def _first_block(file: Hdf5Bytes, address: int) -> tuple[bytes, int, BlockKind]:
     cursor.take_bytes(1 + 2 + 4)
     size = cursor.take(4)
     body = _extended(file, address, head, 16 + size)[16:]
-    return body, address + 16, block_kind(1, 0, file.offset_bytes, file.length_bytes)
+    return body, address + 16, BlockKind(1, 0, file.offset_bytes, file.length_bytes)
 
 
 def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[bytes, int, BlockKind]:
@@ -409,7 +387,7 @@ def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[bytes, 
     size = int.from_bytes(head[at:start], "little")
     whole = _extended(file, address, head, start + size + _CHECKSUM_BYTES)
     body = file.verified(whole, address, _WHAT)
-    kind = block_kind(2, flags, file.offset_bytes, file.length_bytes)
+    kind = BlockKind(2, flags, file.offset_bytes, file.length_bytes)
     return body[start:], address + start, kind
 
 
@@ -433,7 +411,7 @@ def _next_block(file: Hdf5Bytes, kind: BlockKind, address: int, length: int) -> 
 
 
 def _block(file: Hdf5Bytes, data: bytes, address: int, kind: BlockKind) -> HeaderBlock:
-    form = known_form(data, kind)
+    form = FORMS.find(kind, data)
     if form is None:
         form = remember_form(data, kind, _divided(file, data, address, kind))
     return HeaderBlock(data, address, form)

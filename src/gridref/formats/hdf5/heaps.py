@@ -19,7 +19,7 @@ from gridref.cache import LRU
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.filters import Filter, read_filters, unfiltered
-from gridref.formats.hdf5.learned import AlikeBytes
+from gridref.learned import FORMS
 
 # Version 2 B-trees: headers, and all records of small trees
 
@@ -684,11 +684,8 @@ class GlobalHeap:
         file.check_range(address, size, _COLLECTION)
         self._spend(max(size, len(head)), address)
         data = head[:size] if size <= len(head) else file.read(address, size, _COLLECTION)
-        objects = _known_objects.get(width, data)
+        objects = FORMS.find((_Collection, width), data)
         return _Collection(data, _objects(data, 8 + width, width) if objects is None else objects)
-
-
-_known_objects = AlikeBytes[dict[int, tuple[int, int]]](lambda objects: 200 * len(objects))
 
 
 def _objects(data: bytes, position: int, width: int) -> dict[int, tuple[int, int]]:
@@ -711,4 +708,4 @@ def _objects(data: bytes, position: int, width: int) -> dict[int, tuple[int, int
         objects[index] = start, length
         position = start + -(-length // 8) * 8
         differing.append(slice(start, min(position, len(data))))
-    return _known_objects.put(width, data, differing, objects)
+    return FORMS.keep((_Collection, width), data, differing, objects, 200 * len(objects))

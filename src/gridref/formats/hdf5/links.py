@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, partial
 
-from gridref.cache import remembers_short
 from gridref.errors import ScanError, SourceFormatError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes, lookup3
 from gridref.formats.hdf5.headers import HeaderMessage, ObjectHeader, read_header
@@ -34,7 +33,6 @@ _GROUP_MESSAGES = frozenset({_LINK_INFO, _SYMBOL_TABLE})
 _NAME_INDEX, _RECORD_BYTES, _HASH_BYTES = 5, 11, 4
 _FIRST_NODE_BYTES, _FIRST_SYMBOLS_BYTES = 544, 328
 _SYMBOLIC = 2
-_CACHED_LINKS = 4096
 _MAX_LEVELS = 32
 
 
@@ -158,9 +156,8 @@ def _dense_links(file: Hdf5Bytes, heap_address: int, index: int) -> Iterator[Lin
         yield link
 
 
-@remembers_short(_CACHED_LINKS)
 def _hash(name: bytes) -> bytes:
-    """The hash of a name, the highest byte first; files of a series have names in common."""
+    """The hash of a name, the highest byte first."""
     return lookup3(name).to_bytes(4, "big")
 
 
@@ -193,7 +190,6 @@ def _link(file: Hdf5Bytes, data: bytes, address: int) -> Link:
     return Link(name, kind, order=order)
 
 
-@remembers_short(_CACHED_LINKS)
 def _hard_link_head(data: bytes) -> tuple[bytes, int]:
     """Name and order in the message of a hard link, without the address at its end.
 

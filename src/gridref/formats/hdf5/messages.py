@@ -17,16 +17,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from gridref.cache import remembers_short
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.headers import HeaderMessage
+from gridref.learned import FORMS
 
 # The dataspace message: shape and maximum shape
 
 _MAX_RANK = 32
 _MAX_EXTENT = (1 << 63) - 1
-_CACHED_SPACES = 4096
 _HEADER_BYTES = {1: 8, 2: 4}
 _HAS_MAXIMUM = 0x01
 _NULL = 2
@@ -48,7 +47,7 @@ class Dataspace:
     maxshape: tuple[int | None, ...]
 
 
-@remembers_short(_CACHED_SPACES)
+@FORMS.remembers
 def read_dataspace(message: bytes, length_bytes: int) -> Dataspace:
     """Decode a dataspace message.
 

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.cache import remembers_short
 from gridref.errors import (
     Message,
     Place,
@@ -48,6 +47,7 @@ from gridref.formats.hdf5.messages import (
 from gridref.formats.hdf5.tree import DatasetNode
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
+from gridref.learned import FORMS
 from gridref.model.array import zero_of
 from gridref.model.encoding import Codec, Encoding, shared_encoding
 from gridref.model.grid import chunk_runs
@@ -277,7 +277,6 @@ _OLD_FILL, _FILL = 0x04, 0x05
 _NEVER_WRITTEN = 1
 _UNDEFINED = 0xFFFFFFFF
 _UNDEFINED_FLAG, _DEFINED_FLAG = 0x10, 0x20
-_CACHED_FILLS = 4096
 
 
 def fill_value(dataset: DatasetNode, element: ElementType) -> Any:
@@ -307,7 +306,7 @@ def stored_fill(dataset: DatasetNode) -> bytes:
     return shared.decoded(messages, _OLD_FILL, _decode_old) or b"" if raw is None else raw
 
 
-@remembers_short(_CACHED_FILLS)
+@FORMS.remembers
 def _scalar(raw: bytes, element: ElementType) -> Any:
     n_elements, rest = divmod(len(raw), element.itemsize)
     if rest or not n_elements:
@@ -320,7 +319,7 @@ def _scalar(raw: bytes, element: ElementType) -> Any:
     return values[0]
 
 
-@remembers_short(_CACHED_FILLS)
+@FORMS.remembers
 def _decode_fill(message: bytes) -> bytes:
     cursor = FieldCursor(message, "the fill value message", Place())
     version = cursor.take(1)
@@ -339,7 +338,7 @@ def _decode_fill(message: bytes) -> bytes:
     return b"" if time == _NEVER_WRITTEN else value
 
 
-@remembers_short(_CACHED_FILLS)
+@FORMS.remembers
 def _decode_old(message: bytes) -> bytes:
     return _value(FieldCursor(message, "the fill value message", Place()))
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from gridref.cache import LRU
 from gridref.errors import Message, ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.attributes import ObjectAttributes, read_attributes
 from gridref.formats.hdf5.files import Location, Nowhere, OpenFile, follow_link
@@ -25,6 +24,7 @@ from gridref.formats.hdf5.headers import HeaderMessage, ObjectHeader
 from gridref.formats.hdf5.links import Link, LinkKind, is_group
 from gridref.formats.hdf5.mappings import dataset_extents
 from gridref.formats.options import PhonyDims
+from gridref.learned import FORMS
 from gridref.model.array import MAX_GROUP_DEPTH
 
 # The groups and datasets of a file
@@ -274,7 +274,6 @@ def read_tree(file: OpenFile, max_objects: int) -> GroupNode:
 
 # Names and sizes of dimensions, as in netCDF4 and h5netcdf
 
-_KEPT_BYTES = 1 << 23
 _NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
 
@@ -327,16 +326,13 @@ def is_not_a_variable(dataset: DatasetNode) -> bool:
 def name_dimensions(root: GroupNode, mode: PhonyDims) -> DimensionNames:
     """Find names and sizes of the dimensions of every dataset; once for similar files."""
     key = _all_that_is_told(root, mode)
-    known = None if key is None else _known.get(key)
+    known: DimensionNames | None = None if key is None else FORMS.get(key)
     if known is not None:
         return known
     naming = _Naming(root, mode)
     naming.declare(root, {})
     named = DimensionNames(naming.names, naming.sizes, naming.unlimited)
-    return named if key is None else _known.put(key, named)
-
-
-_known = LRU[DimensionNames](_KEPT_BYTES, lambda named: 2000 * (1 + len(named.names)))
+    return named if key is None else FORMS.put(key, named, 2000 * (1 + len(named.names)))
 
 
 def _all_that_is_told(root: GroupNode, mode: PhonyDims) -> tuple[Any, ...] | None:
@@ -346,7 +342,7 @@ def _all_that_is_told(root: GroupNode, mode: PhonyDims) -> tuple[Any, ...] | Non
     places = {dataset.address: place for place, dataset in enumerate(everything)}
     if len(places) < len(everything):
         return None
-    told: list[Any] = [mode]
+    told: list[Any] = [DimensionNames, mode]
     for group, datasets in groups:
         told.append((group.path, len(group.groups), len(datasets)))
         for dataset in datasets:

@@ -13,7 +13,6 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import Place, SourceFormatError
 from gridref.io import ScanFile
+from gridref.learned import FORMS
 
 # Codes of tags
 
@@ -147,7 +147,6 @@ _SIZES = frozenset({Tag.IMAGE_WIDTH, Tag.IMAGE_LENGTH, Tag.SAMPLES_PER_PIXEL, Ta
 _FEW = 64
 _ITEM_BYTES = {code: np.dtype(name).itemsize for code, name in _DTYPES.items()} | {5: 8, 10: 8}
 _MAX_ENTRIES = 4096
-_ORDINARY_BYTES = 2048
 """Largest size of a parsed directory that is kept for files with an equal one."""
 _SEGMENT_TAGS = frozenset(
     {Tag.STRIP_OFFSETS, Tag.STRIP_BYTE_COUNTS, Tag.TILE_OFFSETS, Tag.TILE_BYTE_COUNTS}
@@ -466,8 +465,7 @@ def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Direct
     start = offset + count_bytes
     entry_bytes = struct.calcsize("=" + entry_format) + width
     raw = window.read(start, n_entries * entry_bytes + width)
-    parse = _parse_table if len(raw) <= _ORDINARY_BYTES else _parse_table.__wrapped__
-    table = parse(raw, start, head.big, head.big_endian)
+    table = _parse_table(raw, start, head.big, head.big_endian)
     return Directory(offset, table.entries, head, window, table), table.following
 
 
@@ -492,7 +490,7 @@ class _Table(NamedTuple):
     outside: tuple[tuple[int, int], ...]
 
 
-@lru_cache(maxsize=256)
+@FORMS.remembers
 def _parse_table(raw: bytes, start: int, big: bool, big_endian: bool) -> _Table:
     order = ">" if big_endian else "<"
     entry_format, next_format, width = ("HHQ", "Q", 8) if big else ("HHI", "I", 4)

@@ -22,13 +22,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from gridref.cache import LRU
 from gridref.formats.tiff.directory import Tag
+from gridref.learned import FORMS
 from gridref.limits import limits
 from gridref.model.array import VirtualArray
 
@@ -200,16 +199,18 @@ def crs_attributes(keys: Mapping[int, Any]) -> dict[str, Any] | None:
         ``crs_wkt``, ``spatial_ref`` (GDAL's name for it), ``grid_mapping_name`` and so on. None if
         the keys name no system or an unknown one.
     """
-    attributes = _attributes(tuple(sorted(keys.items())))
+    key = crs_attributes, *sorted(keys.items())
+    known: tuple[dict[str, Any] | None] | None = FORMS.get(key)
+    if known is None:
+        known = FORMS.put(key, (_attributes(keys),), 20_000 + len(repr(key)))
+    (attributes,) = known
     return None if attributes is None else dict(attributes)
 
 
-@lru_cache(maxsize=256)
-def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ...] | None:
+def _attributes(keys: Mapping[int, Any]) -> dict[str, Any] | None:
     import pyproj
     from pyproj.exceptions import CRSError
 
-    keys = dict(items)
     try:
         code = _epsg_code(keys)
         if code is not None:
@@ -223,10 +224,10 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
     except CRSError:
         return None
     attributes["spatial_ref"] = attributes["crs_wkt"]
-    return tuple(
-        (name, list(value) if isinstance(value, tuple) else value)
+    return {
+        name: list(value) if isinstance(value, tuple) else value
         for name, value in attributes.items()
-    )
+    }
 
 
 def _epsg_code(keys: Mapping[int, Any]) -> int | None:
@@ -347,8 +348,6 @@ def _quoted(text: str) -> str:
 
 # Coordinates of a georeferenced image, as in rioxarray
 
-_KEPT_BYTES = 1 << 25
-"""Bytes of axes that are remembered."""
 
 SPATIAL_REF = "spatial_ref"
 """Name of the grid mapping variable."""
@@ -406,22 +405,21 @@ class Georeference:
         return attrs
 
 
-_axes = LRU[VirtualArray](_KEPT_BYTES, lambda axis: 2000 + 8 * axis.size)
-
-
 def _pixel_centres(
     start: float, step: float, n_pixels: int, dim: str, letter: str, degrees: bool
 ) -> VirtualArray:
     """Coordinate variable of one axis; files on the same grid, like a time series, share it."""
-
-    def make() -> VirtualArray:
-        centres = np.arange(n_pixels, dtype="f8")
-        centres += 0.5  # in place: an axis may be long
-        centres *= step
-        centres += start
-        return VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
-
-    return _axes.get_or_load((start, step, n_pixels, dim, letter, degrees), make)
+    key = _pixel_centres, start, step, n_pixels, dim, letter, degrees
+    known: VirtualArray | None = FORMS.get(key)
+    if known is not None:
+        return known
+    centres = np.arange(n_pixels, dtype="f8")
+    centres += 0.5  # in place: an axis may be long
+    centres *= step
+    centres += start
+    axis = VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
+    FORMS.put(key, axis, 2000 + centres.nbytes)
+    return axis
 
 
 def _axis_attributes(letter: str, degrees: bool) -> dict[str, Any]:

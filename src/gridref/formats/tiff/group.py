@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ from gridref.formats.tiff.storage import (
     page_codecs,
     raw_codecs,
 )
+from gridref.learned import FORMS
 from gridref.limits import limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
@@ -299,7 +299,7 @@ def build_group(
     context = _Context(
         structure,
         georeference_of(structure.tags),
-        read_gdal_metadata(_text(structure.tags.get(Tag.GDAL_METADATA))),
+        read_gdal_metadata(_text(structure.tags.get(Tag.GDAL_METADATA)) or ""),
         max_chunk_bytes,
         refuse,
     )
@@ -504,10 +504,15 @@ def _geo_level(
     return VirtualGroup(arrays)
 
 
-@lru_cache(maxsize=64)
 def _band_numbers(n_bands: int) -> VirtualArray:
     """Bands count from 1."""
-    return VirtualArray.from_numpy(np.arange(1, n_bands + 1), ("band",))
+    key = _band_numbers, n_bands
+    known: VirtualArray | None = FORMS.get(key)
+    if known is not None:
+        return known
+    numbers = VirtualArray.from_numpy(np.arange(1, n_bands + 1), ("band",))
+    FORMS.put(key, numbers, 2000 + numbers.nbytes)
+    return numbers
 
 
 def _mapped(attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
 from gridref.errors import UnsupportedFeatureError
+from gridref.learned import FORMS
 from gridref.limits import beyond, limits
 from gridref.model.ome_zarr import Channel
 
@@ -50,8 +50,8 @@ class BandMetadata:
     units: Mapping[int, str] = field(default_factory=dict)
 
 
-@lru_cache(maxsize=64)
-def read_gdal_metadata(text: str | None) -> BandMetadata:
+@FORMS.remembers
+def read_gdal_metadata(text: str) -> BandMetadata:
     """Parse the value of the GDAL_METADATA tag; what cannot be parsed is left out.
 
     A document type declaration is not parsed, because its entities could expand without limit.
@@ -61,7 +61,7 @@ def read_gdal_metadata(text: str | None) -> BandMetadata:
     UnsupportedFeatureError
         For a text that is too long: it may hold the scales of the bands.
     """
-    if text is None or "<!DOCTYPE" in text:
+    if "<!DOCTYPE" in text:
         return BandMetadata()
     if len(text) > limits().xml_characters:
         what = f"GDAL's metadata has {len(text)} characters"
@@ -103,7 +103,6 @@ def _numbers(values: Mapping[int, str]) -> dict[int, float]:
     return result
 
 
-@lru_cache(maxsize=256)
 def nodata_of(text: str | None, dtype: np.dtype[Any]) -> Any:
     """The GDAL_NODATA tag as a scalar of `dtype`.
 

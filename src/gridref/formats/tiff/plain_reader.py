@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -335,11 +335,8 @@ def _follow_each_other(offsets: NDArray[np.int64], counts: NDArray[np.int64], n_
 def _fill(directory: Directory, dtype: np.dtype[Any] | None) -> Any:
     """The value of absent tiles: the nodata value if the elements can hold it, else 0."""
     text = directory.text(Tag.GDAL_NODATA)
-    return 0 if text is None or dtype is None else _fill_of(text, dtype)
-
-
-@lru_cache(maxsize=256)
-def _fill_of(text: str, dtype: np.dtype[Any]) -> Any:
+    if text is None or dtype is None:
+        return 0
     try:
         value = type(dtype.type(0).item())(text.replace(",", "."))
         return value if np.can_cast(np.min_scalar_type(value), dtype) else 0

@@ -7,23 +7,23 @@ first file, and describes each further file by them and its own offsets and size
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from gridref.cache import LRU
 from gridref.errors import GridrefError
 from gridref.formats.tiff.directory import Directory, Window
 from gridref.formats.tiff.images import Page, TiffStructure
 from gridref.formats.tiff.plain_reader import NotOrdinaryError, is_cog, segments_of
 from gridref.formats.tiff.storage import Segments, has_spliced_tables, segment_manifest
+from gridref.learned import FORMS
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Manifest, Source
 from gridref.model.scan_report import Finding
 
 _MAX_FACTS_BYTES = 32 << 10
-_KEPT_BYTES = 32 << 20
 
 Described = tuple[VirtualGroup, list[Finding]]
 """The group of a file, and the findings about it."""
@@ -47,13 +47,9 @@ class _First:
         )
 
 
-FIRSTS = LRU[_First](_KEPT_BYTES, lambda first: first.n_bytes)
-"""The first files of their kind, in this process."""
-
-
 def likeness(
     window: Window, directories: Sequence[Directory], max_chunk_bytes: int
-) -> Hashable | None:
+) -> tuple[Any, ...] | None:
     """A key that is equal for similar files; None for files that have no siblings."""
     n_bytes = sum(n for each in directories for _, n in each.table.outside)
     if not directories or n_bytes > _MAX_FACTS_BYTES:
@@ -63,14 +59,14 @@ def likeness(
         facts = [each.facts() for each in directories]
     except GridrefError:  # a value is not in the file: the reader reports it
         return None
-    return head, is_cog(window), max_chunk_bytes, *facts
+    return _First, head, is_cog(window), max_chunk_bytes, *facts
 
 
 def describe_as_sibling(
-    alike: Hashable, directories: Sequence[Directory], source: Source
+    alike: tuple[Any, ...] | None, directories: Sequence[Directory], source: Source
 ) -> Described | None:
     """Describe a file by a similar one; None if there is none, or if the file has a fault."""
-    first = None if alike is None else FIRSTS.get(alike)
+    first: _First | None = None if alike is None else FORMS.get(alike)
     if first is None:
         return None
     try:
@@ -85,7 +81,7 @@ def describe_as_sibling(
 
 
 def keep_for_siblings(
-    alike: Hashable,
+    alike: tuple[Any, ...] | None,
     directories: Sequence[Directory],
     structure: TiffStructure,
     described: Described,
@@ -109,9 +105,8 @@ def keep_for_siblings(
         _is_same(array.manifests, _manifest(page, directories[page.index[0]], source))
         for array, page in arrays.values()
     ):
-        FIRSTS.put(
-            alike, _First(group, findings, {path: page for path, (_, page) in arrays.items()})
-        )
+        first = _First(group, findings, {path: page for path, (_, page) in arrays.items()})
+        FORMS.put(alike, first, first.n_bytes)
 
 
 def _manifest(page: Page, directory: Directory, source: Source) -> ChunkManifest:

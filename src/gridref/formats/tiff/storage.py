@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.cache import LRU
 from gridref.codecs import why_not
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.tiff.images import Level, Page
+from gridref.learned import FORMS
 from gridref.model.encoding import Codec, EdgePolicy, bytes_codec
 from gridref.model.grid import chunk_counts, chunk_runs
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -99,8 +99,9 @@ def page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:
     UnsupportedFeatureError
         If they cannot be decoded faithfully.
     """
-    key = (_STORAGE(page), x_axis)
-    return _CHAINS.get_or_load(key, lambda: _page_codecs(page, x_axis))
+    key = (_STORAGE, _STORAGE(page), x_axis)
+    known: tuple[Codec, ...] | None = FORMS.get(key)
+    return FORMS.put(key, _page_codecs(page, x_axis), 2000) if known is None else known
 
 
 _STORAGE = attrgetter(
@@ -112,8 +113,6 @@ _STORAGE = attrgetter(
     )
 )
 """All that the chain of a page depends on, and a little more."""
-_CHAINS = LRU[tuple[Codec, ...]](2 * 2**20, lambda codecs: 500 * (1 + len(codecs)))
-"""Chains by what they depend on; a codec takes about 500 bytes."""
 
 
 def _page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:

@@ -1,0 +1,136 @@
+"""What the headers of files say, learned once for all files that are alike.
+
+Corresponding pieces of metadata in the files of a series are equal, or differ only in addresses,
+sizes and values, at the same places in all of them. `FORMS` keeps what follows from these pieces:
+
+- `LearnedForms.remembers`: what a parser makes of equal bytes.
+- `LearnedForms.find` and `keep`: what follows from the bytes outside of given holes.
+- `LearnedForms.get` and `put`: what follows from other forms and from plain values.
+
+Whoever uses them keeps five rules, so that a file cannot change what is read from another one:
+
+1. Read the bytes of this file, verify range and checksum, and only then look them up.
+2. The key holds everything that the value follows from: the bytes, and versions, flags and widths.
+3. A hole is an address, a size or a value. What is in it is checked in each file.
+4. What is kept is immutable, or copied by those who take it.
+5. A look-up never raises. Without a form, the full parser reads the bytes, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import wraps
+from operator import itemgetter
+from typing import Any, Concatenate
+
+from gridref.cache import LRU
+
+FORMS_BYTES = 64 << 20
+"""Most bytes of all learned forms together, roughly."""
+
+_LONGEST = 2048
+_MOST_CUTS, _MOST_HOLES = 8, 512
+
+
+class LearnedForms(LRU[Any]):
+    """What follows from metadata, by keys of which the first item says what it is.
+
+    Parameters
+    ----------
+    max_bytes
+        Most bytes that all of it takes, roughly.
+    """
+
+    def __init__(self, max_bytes: int = FORMS_BYTES) -> None:
+        super().__init__(max_bytes)
+
+    def remembers[Piece: bytes | str | tuple[Any, ...], **P, R](
+        self, parse: Callable[Concatenate[Piece, P], R]
+    ) -> Callable[Concatenate[Piece, P], R]:
+        """Decorate a parser, so that it parses equal pieces once. Long pieces are not kept."""
+
+        @wraps(parse)
+        def call(piece: Piece, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            known: R | None = self.get((parse, piece, *args))
+            if known is not None:
+                return known
+            made = parse(piece, *args, **kwargs)
+            if len(piece) <= _LONGEST and not kwargs:
+                # A byte of a compound datatype makes some 70 bytes of objects.
+                self.put((parse, piece, *args), made, 1000 + 70 * len(piece))
+            return made
+
+        return call
+
+    def find(self, kind: Hashable, data: bytes) -> Any | None:
+        """What follows from the bytes of `data` outside of its holes; None if it is not known.
+
+        Parameters
+        ----------
+        kind
+            All else that it follows from.
+        """
+        key = _Cut, kind, len(data)
+        with self._lock:  # once for both look-ups: asked very often
+            kept = self._kept
+            cuts = kept.get(key)
+            if cuts is None:
+                return None
+            kept.move_to_end(key)
+            for cut in cuts[0]:
+                form_key = cut, cut.outside(data)
+                known = kept.get(form_key)
+                if known is not None:
+                    kept.move_to_end(form_key)
+                    return known[0]
+        return None
+
+    def keep[Value](
+        self, kind: Hashable, data: bytes, holes: Sequence[slice], value: Value, n_bytes: int
+    ) -> Value:
+        """Remember what follows from the bytes outside of holes, which ascend.
+
+        Parameters
+        ----------
+        n_bytes
+            Size of the value, roughly.
+        """
+        ranges = tuple(hole for hole in holes if hole.start < hole.stop)
+        if len(ranges) > _MOST_HOLES:
+            return value
+        key = _Cut, kind, len(data)
+        cuts: tuple[_Cut, ...] = self.get(key) or ()
+        cut = next((cut for cut in cuts if cut.holes == ranges), None)
+        if cut is None:
+            cut = _Cut(len(data), ranges)
+            cuts = (cut, *cuts)[:_MOST_CUTS]
+            self.put(key, cuts, 1000 + sum(500 + 300 * len(each.holes) for each in cuts))
+        outside = cut.outside(data)
+        self.put((cut, outside), value, 1000 + len(outside) + n_bytes)
+        return value
+
+
+class _Cut:
+    """Which bytes of similar pieces differ."""
+
+    def __init__(self, n_bytes: int, holes: tuple[slice, ...]) -> None:
+        self.holes = holes
+        self.outside = but_for(n_bytes, holes)
+
+
+def but_for(n_bytes: int, holes: Sequence[slice]) -> Callable[[bytes], bytes]:
+    """A function that takes all but ascending holes out of metadata of so many bytes."""
+    starts = [0, *(hole.stop for hole in holes)]
+    stops = [*(hole.start for hole in holes), n_bytes]
+    return joined_parts(list(map(slice, starts, stops)))
+
+
+def joined_parts(parts: Sequence[slice]) -> Callable[[bytes], bytes]:
+    """A function that joins parts of a piece of metadata."""
+    nothing = slice(0, 0)  # at least two, for a tuple
+    take: Callable[[bytes], tuple[bytes, ...]] = itemgetter(nothing, nothing, *parts)
+    return lambda data: b"".join(take(data))
+
+
+FORMS = LearnedForms()
+"""The store of this process."""
