@@ -15,7 +15,6 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,11 +28,9 @@ from gridref.formats.hdf5.headers import (
     ATTRIBUTE,
     ATTRIBUTE_INFO,
     HeaderMessage,
-    MessagePlace,
     ObjectHeader,
     SharedMessages,
     attribute_head_bytes,
-    says_all,
 )
 from gridref.formats.hdf5.heaps import FractalHeap, records_of
 from gridref.formats.hdf5.messages import read_dataspace
@@ -125,10 +122,8 @@ class StoredAttribute(NamedTuple):
 
 def attribute_messages(
     shared: SharedMessages, messages: Sequence[HeaderMessage]
-) -> Iterator[tuple[bytes, int, bool]]:
-    """Bodies of the attribute messages of an object, their places, and whether each is complete.
-
-    A message is complete if it does not point to other places in the file.
+) -> Iterator[tuple[bytes, int]]:
+    """Bodies of the attribute messages of an object, and their places.
 
     Raises
     ------
@@ -137,14 +132,12 @@ def attribute_messages(
     """
     for message in messages:
         if message.kind == _ATTRIBUTE:
-            original = shared.resolved(message) if message.is_shared else message
-            is_whole = not message.is_shared and says_all(message.data)
-            yield original.data, message.address, is_whole
+            yield shared.resolved(message).data, message.address
         elif message.kind == _ATTRIBUTE_INFO:
             info = attribute_info(shared.file, message.data)
             if info.heap_address is not None:
                 for body in dense_attribute_messages(shared, info):
-                    yield body, info.heap_address, says_all(body)
+                    yield body, info.heap_address
 
 
 def cut_attribute(data: bytes) -> StoredAttribute:
@@ -168,9 +161,8 @@ def cut_attribute(data: bytes) -> StoredAttribute:
     return StoredAttribute(*_cut_head(data[:stop]), data[stop:])
 
 
-@FORMS.remembers
 def _cut_head(head: bytes) -> tuple[bytes, bytes, bytes, tuple[bool, bool]]:
-    """All of an attribute message but the elements, which files of a series have in common."""
+    """All of an attribute message but the elements."""
     version, flags = head[0], head[1]
     position = 9 if version == 3 else 8
     parts = []
@@ -214,9 +206,9 @@ _RECORDS = frozenset(
 
 _UNREAD = frozenset({b"REFERENCE_LIST", b"_nc3_strict", b"_NCProperties"})
 _KEPT_AS_BYTES = frozenset({b"_FillValue", b"missing_value"})
-_TOLD = _RECORDS - _UNREAD - {b"DIMENSION_LIST"}
 _WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
-_MAX_CACHED_BYTES = 512
+_NO_ELEMENTS = ElementType(np.dtype("V"))
+_SHORT_BYTES, _MOST_VALUES = 256, 16
 
 
 @dataclass(frozen=True)
@@ -232,20 +224,11 @@ class ObjectAttributes:
         because references to objects are addresses.
     unreadable
         Names of attributes without a value here, and the reasons.
-    told
-        Stored messages of netCDF4's records other than ``DIMENSION_LIST``: equal messages give
-        equal records. None if they point elsewhere.
     """
 
     public: dict[str, Any] = field(default_factory=dict)
     records: dict[str, Any] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
-    told: tuple[bytes, ...] | None = None
-
-    @property
-    def n_attributes(self) -> int:
-        """Number of attributes that have a value."""
-        return len(self.public) + len(self.records)
 
 
 def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
@@ -267,182 +250,166 @@ def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
         raise error.located(file.place()) from error.__cause__
 
 
-class _Found(NamedTuple):
-    """An attribute, or why it has no value."""
+class _Attribute(NamedTuple):
+    """An attribute without its value.
+
+    Attributes
+    ----------
+    name, text
+        Its name, as stored and as text.
+    element, shape
+        Its elements.
+    """
 
     name: bytes
     text: str
+    element: ElementType
+    shape: tuple[int, ...] | None
+
+    def is_constant(self, value: Any) -> bool:
+        """Whether equal elements have this value in every file, and nobody can change it."""
+        if self.element.form not in _WITHOUT_HEAP:
+            return False
+        is_number = isinstance(value, np.generic) and not isinstance(value, np.void)
+        return is_number or isinstance(value, str) or self.name in _RECORDS
+
+
+class _Planned(NamedTuple):
+    """An attribute of similar headers, and the place of its elements.
+
+    Attributes
+    ----------
+    attribute, text, is_record
+        All that similar headers have in common.
+    block, data
+        The block of the header, and the bytes in it.
+    values
+        Short values that were there, by their bytes.
+    """
+
+    attribute: _Attribute
+    text: str
+    is_record: bool
+    block: int
+    data: slice
+    values: dict[bytes, Any]
+
+    @property
+    def n_bytes(self) -> int:
+        """Most bytes that it takes, roughly."""
+        length = self.data.stop - self.data.start
+        return 1000 + (_MOST_VALUES * (200 + 2 * length) if length <= _SHORT_BYTES else 0)
+
+
+def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
+    key = _Planned, header.form
+    known: tuple[tuple[_Planned, ...] | None] | None = FORMS.get(key)
+    if known is None:
+        known = (_plan(header, file.bytes),)
+        FORMS.put(key, known, 1000 + sum(each.n_bytes for each in known[0] or ()))
+    (plan,) = known
+    if plan is None:
+        return _each_read(file, header)
+    result = ObjectAttributes()
+    public, records = result.public, result.records
+    for attribute, text, is_record, block, place, values in plan:
+        data = header.blocks[block].data[place]
+        value = values.get(data)
+        if value is None:
+            try:
+                value = _value(file, attribute, data)
+            except ScanError as error:
+                result.unreadable[text] = str(error.located(file.place()))
+                continue
+            is_short = len(data) <= _SHORT_BYTES and len(values) < _MOST_VALUES
+            if is_short and attribute.is_constant(value):
+                values[data] = value
+        (records if is_record else public)[text] = value
+    return result
+
+
+def _plan(header: ObjectHeader, file: Hdf5Bytes) -> tuple[_Planned, ...] | None:
+    """The attributes of headers with this form; None if there is more to them than the header."""
+    form = header.form
+    info = form.first.get(ATTRIBUTE_INFO)
+    if not form.is_plain or (info and header.differing(*info)):
+        return None
+    plan = []
+    for number, place in form.places:
+        if place.kind == ATTRIBUTE:
+            try:
+                stored = cut_attribute(header.blocks[number].data[place.start : place.stop])
+                if any(stored.is_shared):
+                    return None
+                shape = read_dataspace(stored.dataspace, file.length_bytes).shape
+                attribute = _named(stored.name, element_type(stored.datatype), shape)
+            except ScanError:
+                return None
+            data = slice(place.stop - len(stored.data), place.stop)
+            is_record = attribute.name in _RECORDS
+            plan.append(_Planned(attribute, attribute.text, is_record, number, data, {}))
+    if len({planned.text for planned in plan}) < len(plan):
+        return None
+    if not header.tracks_attribute_order:
+        plan.sort(key=lambda planned: planned.attribute.name)
+    return tuple(planned for planned in plan if planned.attribute.name not in _UNREAD)
+
+
+def _named(name: bytes, element: ElementType, shape: tuple[int, ...] | None) -> _Attribute:
+    return _Attribute(name, name.decode("utf-8", "backslashreplace"), element, shape)
+
+
+class _Found(NamedTuple):
+    """An attribute and its value, or why it has none."""
+
+    attribute: _Attribute
     value: Any
     error: str = ""
 
 
-class _Open(NamedTuple):
-    """An attribute whose value is not known yet, and the place of its elements in its header."""
-
-    name: bytes
-    element: ElementType
-    shape: tuple[int, ...] | None
-    block: int
-    data: slice
-
-
-class _Outline(NamedTuple):
-    """Attributes of similar headers, with None for values that are not known yet."""
-
-    known: ObjectAttributes
-    unknown: tuple[_Open, ...]
-
-
-def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
-    key = _Outline, header.form, header.values
-    outline: _Outline | None = FORMS.get(key)
-    if outline is None:
-        outline = _outline(header, file.bytes)
-        if outline is None:
-            return _each_read(file, header)
-        FORMS.put(key, outline, 1000 + 500 * outline.known.n_attributes)
-    known = outline.known
-    result = ObjectAttributes(dict(known.public), dict(known.records), {}, known.told)
-    for attribute in outline.unknown:
-        data = header.blocks[attribute.block].data[attribute.data]
-        _add(result, _evaluated(file, attribute, data))
-    return result
-
-
 def _each_read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     """Attributes, some outside the header or unreadable."""
-    width = file.bytes.length_bytes
-    attributes, told = [], []
-    for body, address, is_whole in attribute_messages(file.shared, header.messages):
-        is_cached = is_whole and len(body) <= _MAX_CACHED_BYTES
-        known = _constant(body, width) if is_cached else None
-        attributes.append(known or _found(file, body, address))
-        told.append((attributes[-1].name, body if known else None))
+    messages = attribute_messages(file.shared, header.messages)
+    found = [_found(file, body, address) for body, address in messages]
     if not header.tracks_attribute_order:
-        attributes.sort(key=itemgetter(0))
-    result = ObjectAttributes(told=_told(told))
-    for attribute in attributes:
-        _add(result, attribute)
+        found.sort(key=lambda each: each.attribute.name)
+    result = ObjectAttributes()
+    for attribute, value, error in found:
+        if error:
+            result.unreadable[attribute.text] = error
+            result.public.pop(attribute.text, None)
+            result.records.pop(attribute.text, None)
+        elif attribute.name not in _UNREAD:
+            shown = result.records if attribute.name in _RECORDS else result.public
+            shown[attribute.text] = value
     return result
-
-
-def _add(result: ObjectAttributes, attribute: _Found) -> None:
-    name, text, value, error = attribute
-    if error:
-        result.unreadable[text] = error
-        result.public.pop(text, None)
-        result.records.pop(text, None)
-    elif name not in _RECORDS:
-        result.public[text] = value
-    elif name not in _UNREAD:
-        result.records[text] = value
-
-
-def _outline(header: ObjectHeader, file: Hdf5Bytes) -> _Outline | None:
-    """Attributes of headers with this form and values; None if any part is elsewhere."""
-    form, width = header.form, file.length_bytes
-    info = form.first.get(ATTRIBUTE_INFO)
-    if not form.is_plain or (info and header.differing(*info)):
-        return None
-    attributes, told = [], []
-    for number, place in form.places:
-        if place.kind == ATTRIBUTE:
-            body = header.blocks[number].data[place.start : place.stop]
-            attribute = _outlined(body, width, number, place)
-            if attribute is None:
-                return None
-            attributes.append(attribute)
-            told.append((attribute.name, body if isinstance(attribute, _Found) else None))
-    shown = {_named(attribute.name, None).text for attribute in attributes}
-    if len(shown) < len(attributes):
-        return None
-    if not header.tracks_attribute_order:
-        attributes.sort(key=itemgetter(0))
-    known = ObjectAttributes(told=_told(told))
-    for attribute in attributes:
-        _add(
-            known,
-            _named(attribute.name, attribute.value if isinstance(attribute, _Found) else None),
-        )
-    return _Outline(known, tuple(a for a in attributes if isinstance(a, _Open)))
-
-
-def _outlined(body: bytes, width: int, block: int, place: MessagePlace) -> _Found | _Open | None:
-    known = _constant(body, width) if says_all(body) and len(body) <= _MAX_CACHED_BYTES else None
-    if known is not None:
-        return known
-    try:
-        attribute = cut_attribute(body)
-        if any(attribute.is_shared):
-            return None
-        shape = read_dataspace(attribute.dataspace, width).shape
-        element = element_type(attribute.datatype)
-    except ScanError:
-        return None
-    if attribute.name in _UNREAD:
-        return _named(attribute.name, None)
-    data = slice(place.stop - len(attribute.data), place.stop)
-    return _Open(attribute.name, element, shape, block, data)
-
-
-def _told(messages: list[tuple[bytes, bytes | None]]) -> tuple[bytes, ...] | None:
-    """The messages of netCDF4's records."""
-    told = tuple(body for name, body in messages if name in _TOLD and body is not None)
-    return told if len(told) == sum(name in _TOLD for name, _ in messages) else None
-
-
-def _named(name: bytes, value: Any, error: str = "") -> _Found:
-    return _Found(name, name.decode("utf-8", "backslashreplace"), value, error)
 
 
 def _found(file: OpenFile, body: bytes, address: int) -> _Found:
+    width = file.bytes.length_bytes
+    key = _Found, body, width
+    known: _Found | None = FORMS.get(key)
+    if known is not None:
+        return known
     try:
-        attribute = cut_attribute(body)
-        space = dataspace_of(file.shared, attribute, address)
-        shape = read_dataspace(space, file.bytes.length_bytes).shape
+        stored = cut_attribute(body)
+        shape = read_dataspace(dataspace_of(file.shared, stored, address), width).shape
     except ScanError as error:
         raise error.located(file.bytes.place(address, len(body))) from None
-    if attribute.name in _UNREAD:
-        return _named(attribute.name, None)
+    attribute = _named(stored.name, _NO_ELEMENTS, shape)
+    if stored.name in _UNREAD:
+        return _Found(attribute, None)
     try:
-        element = element_type(datatype_of(file.shared, attribute, address))
+        element = element_type(datatype_of(file.shared, stored, address))
+        attribute = attribute._replace(element=element)
+        value = _value(file, attribute, stored.data)
     except ScanError as error:
-        return _named(attribute.name, None, str(error.located(file.place())))
-    nowhere = slice(0, 0)
-    return _evaluated(file, _Open(attribute.name, element, shape, 0, nowhere), attribute.data)
-
-
-def _evaluated(file: OpenFile, attribute: _Open, data: bytes) -> _Found:
-    name, element = attribute.name, attribute.element
-    try:
-        if element.form in _WITHOUT_HEAP:
-            return _named(name, _value(name, data, element, attribute.shape))
-        return _named(name, _heap_value(name, data, element, attribute.shape, file))
-    except ScanError as error:
-        return _named(name, None, str(error.located(file.place())))
-
-
-@FORMS.remembers
-def _constant(body: bytes, length_bytes: int) -> _Found | None:
-    """An attribute with a complete message and an immutable value; else None.
-
-    Files of a series have nearly all attributes in common.
-    """
-    try:
-        attribute = cut_attribute(body)
-        if any(attribute.is_shared):
-            return None
-        element = element_type(attribute.datatype)
-        if element.form not in _WITHOUT_HEAP:
-            return None
-        shape = read_dataspace(attribute.dataspace, length_bytes).shape
-        value = _value(attribute.name, attribute.data, element, shape)
-    except ScanError:
-        return None
-    is_number = isinstance(value, np.generic) and not isinstance(value, np.void)
-    if is_number or isinstance(value, str) or attribute.name in _RECORDS:
-        return _named(attribute.name, value)
-    return None
+        return _Found(attribute, None, str(error.located(file.place())))
+    found = _Found(attribute, value)
+    is_short = len(body) <= 2 * _SHORT_BYTES
+    if is_short and not any(stored.is_shared) and attribute.is_constant(value):
+        FORMS.put(key, found, 2000 + 4 * len(body))
+    return found
 
 
 def _n_elements(data: bytes, element: ElementType, shape: tuple[int, ...]) -> int:
@@ -453,32 +420,21 @@ def _n_elements(data: bytes, element: ElementType, shape: tuple[int, ...]) -> in
     return count
 
 
-def _value(name: bytes, data: bytes, element: ElementType, shape: tuple[int, ...] | None) -> Any:
-    """The value of an attribute without elements in a heap."""
+def _value(file: OpenFile, attribute: _Attribute, data: bytes) -> Any:
+    """The value of an attribute, out of the bytes of its elements."""
+    name, _, element, shape = attribute
     if shape is None:
         return _empty(element)
     count = _n_elements(data, element, shape)
     full = shape + element.subshape
-    if element.text:
+    if element.form in _WITHOUT_HEAP:
+        if not element.text:
+            return _unwrapped(converted(data, element, count).reshape(full)[()])
         raw = np.frombuffer(data, element.dtype, count).reshape(full)
         return _unwrapped(_fixed(raw, element, name))
-    return _unwrapped(converted(data, element, count).reshape(full)[()])
-
-
-def _heap_value(
-    name: bytes,
-    data: bytes,
-    element: ElementType,
-    shape: tuple[int, ...] | None,
-    file: OpenFile,
-) -> Any:
-    if shape is None:
-        return _empty(element)
-    count = _n_elements(data, element, shape)
     if name == b"DIMENSION_LIST" and element.base is not None:
         width = file.bytes.offset_bytes
         return [_addresses(item, width) for item in file.heap.items(data, count, width)]
-    full = shape + element.subshape
     return _unwrapped(_shaped(heap_values(data, element, count, file), full))
 
 

@@ -29,15 +29,13 @@ from typing import NamedTuple
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import ByteReader, FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.heaps import FractalHeap
-from gridref.learned import FORMS, joined_parts
+from gridref.learned import FORMS
 
 # Forms: what similar header blocks have in common
 
 _NIL, _LINK_INFO, _LINK, EXTERNAL_FILES, LAYOUT, FILTERS = 0x00, 0x02, 0x06, 0x07, 0x08, 0x0B
 ATTRIBUTE, CONTINUATION, _SYMBOL_TABLE, ATTRIBUTE_INFO = 0x0C, 0x10, 0x11, 0x15
 _COMPACT, _CONTIGUOUS, _CHUNKED = 0, 1, 2
-_SELF_CONTAINED_CLASSES = frozenset({0, 1, 2, 3, 4, 5, 8})
-"""Datatype classes without pointers: not compounds, references, sequences or arrays."""
 
 
 class BlockKind(NamedTuple):
@@ -97,12 +95,9 @@ class BlockForm:
     ----------
     places
         The messages.
-    values
-        Takes the values of all attributes without pointers out of a block.
     """
 
     places: tuple[MessagePlace, ...]
-    values: Callable[[bytes], bytes]
 
     @cached_property
     def continuations(self) -> tuple[MessagePlace, ...]:
@@ -150,12 +145,7 @@ class HeaderForm:
 def remember_form(data: bytes, kind: BlockKind, places: list[MessagePlace]) -> BlockForm:
     """Remember the messages of a block."""
     places = [place._replace(differs=_differing(data, place, kind)) for place in places]
-    values = [
-        place.differs
-        for place in places
-        if place.kind == ATTRIBUTE and says_all(data[place.start : place.stop])
-    ]
-    form = BlockForm(tuple(places), joined_parts(values))
+    form = BlockForm(tuple(places))
     holes = [place.differs for place in places]
     return FORMS.keep(kind, data, holes, form, 1000 + 400 * len(places))
 
@@ -215,24 +205,6 @@ def attribute_head_bytes(body: bytes) -> int:
     if body[:1] == b"\1":
         sizes = [-(-size // 8) * 8 for size in sizes]
     return (9 if body[:1] == b"\3" else 8) + sum(sizes)
-
-
-def says_all(attribute: bytes) -> bool:
-    """Whether the message of an attribute points to nothing else in the file."""
-    return _class_of(attribute) in _SELF_CONTAINED_CLASSES
-
-
-def _class_of(attribute: bytes) -> int:
-    """Datatype class of an attribute; -1 if it is shared or cut off."""
-    version, flags = attribute[:1], attribute[1:2]
-    name_bytes = int.from_bytes(attribute[2:4], "little")
-    if version == b"\1":
-        datatype = 8 + -(-name_bytes // 8) * 8
-    elif version in (b"\2", b"\3") and flags == b"\0":
-        datatype = (9 if version == b"\3" else 8) + name_bytes
-    else:
-        return -1
-    return attribute[datatype] & 0x0F if datatype < len(attribute) else -1
 
 
 # Object headers and their blocks
@@ -308,11 +280,6 @@ class ObjectHeader:
     @property
     def kinds(self) -> frozenset[int]:
         return self.form.kinds
-
-    @property
-    def values(self) -> bytes:
-        """Values of all attributes without pointers, one after the other."""
-        return b"".join([block.form.values(block.data) for block in self.blocks])
 
     def first(self, kind: int) -> HeaderMessage | None:
         """The first message of a kind, if there is one."""

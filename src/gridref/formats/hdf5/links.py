@@ -20,11 +20,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, partial
+from typing import NamedTuple
 
 from gridref.errors import ScanError, SourceFormatError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes, lookup3
 from gridref.formats.hdf5.headers import HeaderMessage, ObjectHeader, read_header
 from gridref.formats.hdf5.heaps import FractalHeap, GlobalHeap, LocalHeap, records_of
+from gridref.learned import FORMS
 
 # The links of a group, in old and in new groups
 
@@ -44,8 +46,7 @@ class LinkKind(IntEnum):
     EXTERNAL = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """A link.
 
     Attributes
@@ -128,7 +129,7 @@ def _new_links(
     cursor.take_bytes(8 if tracked else 0)
     heap, index = cursor.take(file.offset_bytes), cursor.take(file.offset_bytes)
     if heap != file.undefined_address:
-        return list(_dense_links(file, heap, index)), tracked
+        return _dense_links(file, heap, index), tracked
     return [
         _link(file, message.data, message.address)
         for message in header.messages
@@ -136,8 +137,8 @@ def _new_links(
     ], tracked
 
 
-def _dense_links(file: Hdf5Bytes, heap_address: int, index: int) -> Iterator[Link]:
-    heap = FractalHeap(file, heap_address)
+def _dense_links(file: Hdf5Bytes, heap_address: int, index: int) -> list[Link]:
+    heap, width = FractalHeap(file, heap_address), file.offset_bytes
     records = records_of(
         file,
         index,
@@ -145,15 +146,24 @@ def _dense_links(file: Hdf5Bytes, heap_address: int, index: int) -> Iterator[Lin
         record_type=_NAME_INDEX,
         record_bytes=_RECORD_BYTES,
     )
-    last = b""
-    for record in records:
-        link = _link(file, heap.get(record[_HASH_BYTES:]), heap_address)
+    messages = [heap.get(record[_HASH_BYTES:]) for record in records]
+    # Similar groups have all in common but the addresses that end the messages of hard links.
+    key = _dense_links, width, *records, *[message[:-width] for message in messages]
+    heads: tuple[tuple[bytes, int], ...] | None = FORMS.get(key)
+    if heads is None:
+        links = [_link(file, message, heap_address) for message in messages]
+        hashes = [record[_HASH_BYTES - 1 :: -1] for record in records]
         # HDF5 finds a link by the hash of its name.
-        stored = record[_HASH_BYTES - 1 :: -1]
-        if _hash(link.name) != stored or stored < last:
+        if hashes != sorted(hashes) or hashes != [_hash(link.name) for link in links]:
             raise SourceFormatError("the index of links is not in order", file.place(index))
-        last = stored
-        yield link
+        heads = tuple([_hard_link_head(message, width) for message in messages])
+        if not all(name for name, _ in heads):
+            return links
+        FORMS.put(key, heads, 1000 + sum(500 + len(message) for message in messages))
+    return [
+        Link(name, LinkKind.HARD, int.from_bytes(message[-width:], "little"), order=order)
+        for (name, order), message in zip(heads, messages, strict=True)
+    ]
 
 
 def _hash(name: bytes) -> bytes:
@@ -164,7 +174,7 @@ def _hash(name: bytes) -> bytes:
 def _link(file: Hdf5Bytes, data: bytes, address: int) -> Link:
     """Decode a link message."""
     width = file.offset_bytes
-    name, order = _hard_link_head(data[:-width]) if len(data) > width + 2 else (b"", 0)
+    name, order = _hard_link_head(data, width)
     if name:
         return Link(name, LinkKind.HARD, int.from_bytes(data[-width:], "little"), order=order)
     cursor = FieldCursor(data, "a link message", partial(file.place, address))
@@ -190,11 +200,14 @@ def _link(file: Hdf5Bytes, data: bytes, address: int) -> Link:
     return Link(name, kind, order=order)
 
 
-def _hard_link_head(data: bytes) -> tuple[bytes, int]:
-    """Name and order in the message of a hard link, without the address at its end.
+def _hard_link_head(data: bytes, width: int) -> tuple[bytes, int]:
+    """Name and order in the message of a hard link, which an address of this width ends.
 
-    Files of a series have the rest in common. There is no name if the message is another one.
+    There is no name if the message is another one.
     """
+    data = data[:-width]
+    if len(data) <= 2:
+        return b"", 0
     version, flags = data[:2]
     start = 2 + (8 if flags & 0x04 else 0) + (1 if flags & 0x10 else 0)
     stop = start + (1 << (flags & 0x03))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -325,95 +325,131 @@ def is_not_a_variable(dataset: DatasetNode) -> bool:
 
 def name_dimensions(root: GroupNode, mode: PhonyDims) -> DimensionNames:
     """Find names and sizes of the dimensions of every dataset; once for similar files."""
-    key = _all_that_is_told(root, mode)
-    known: DimensionNames | None = None if key is None else FORMS.get(key)
-    if known is not None:
-        return known
-    naming = _Naming(root, mode)
-    naming.declare(root, {})
-    named = DimensionNames(naming.names, naming.sizes, naming.unlimited)
-    return named if key is None else FORMS.put(key, named, 2000 * (1 + len(named.names)))
+    datasets = [dataset for group in root.walk() for dataset in group.datasets.values()]
+    numbers: dict[Address, int] = {}
+    for number, dataset in enumerate(datasets):
+        numbers.setdefault(dataset.address, number)
+    key = DimensionNames, mode, _described(root, numbers)
+    known: DimensionNames | None = FORMS.get(key)
+    if known is None:
+        naming = _Naming(*key[1:])
+        known = DimensionNames(naming.names, naming.sizes, naming.unlimited)
+        FORMS.put(key, known, 3000 * (1 + len(datasets)))
+    return known
 
 
-def _all_that_is_told(root: GroupNode, mode: PhonyDims) -> tuple[Any, ...] | None:
-    """All that determines names and sizes, with paths for addresses; None if unusual."""
-    groups = [(group, list(group.datasets.values())) for group in root.walk()]
-    everything = [dataset for _, datasets in groups for dataset in datasets]
-    places = {dataset.address: place for place, dataset in enumerate(everything)}
-    if len(places) < len(everything):
+class _Variable(NamedTuple):
+    """A dataset, as far as dimensions depend on it.
+
+    Attributes
+    ----------
+    name
+        Its name in its group.
+    number
+        Its place among all datasets of the tree; that of its first name if it has several.
+    shape, maxshape, is_scale
+        As in `DatasetNode`.
+    dimids
+        The integers in ``_Netcdf4Dimid``.
+    coordinates
+        Those in ``_Netcdf4Coordinates``; None without that attribute.
+    scales
+        Along each axis the numbers of the scales that ``DIMENSION_LIST`` lists, -1 for objects
+        that are not in the tree. None without a valid list.
+    """
+
+    name: str
+    number: int
+    shape: tuple[int, ...] | None
+    maxshape: tuple[int | None, ...]
+    is_scale: bool
+    dimids: tuple[int, ...]
+    coordinates: tuple[int, ...] | None
+    scales: tuple[tuple[int, ...], ...] | None
+
+
+class _Group(NamedTuple):
+    """A group, as far as dimensions depend on it."""
+
+    path: str
+    variables: tuple[_Variable, ...]
+    groups: tuple[_Group, ...]
+
+    def walk(self) -> Iterator[_Group]:
+        """Itself and all groups below, parents first."""
+        yield self
+        for group in self.groups:
+            yield from group.walk()
+
+
+def _described(group: GroupNode, numbers: Mapping[Address, int]) -> _Group:
+    variables = [
+        _Variable(
+            name,
+            numbers[dataset.address],
+            dataset.shape,
+            dataset.maxshape,
+            dataset.is_scale,
+            _integers(dataset.attributes.records.get("_Netcdf4Dimid")) or (),
+            _integers(dataset.attributes.records.get("_Netcdf4Coordinates")),
+            _scales(dataset, numbers),
+        )
+        for name, dataset in group.datasets.items()
+    ]
+    groups = [_described(child, numbers) for child in group.groups.values()]
+    return _Group(group.path, tuple(variables), tuple(groups))
+
+
+def _scales(
+    dataset: DatasetNode, numbers: Mapping[Address, int]
+) -> tuple[tuple[int, ...], ...] | None:
+    listed: Any = dataset.attributes.records.get("DIMENSION_LIST")
+    if not _is_list(listed) or dataset.shape is None or len(listed) != len(dataset.shape):
         return None
-    told: list[Any] = [DimensionNames, mode]
-    for group, datasets in groups:
-        told.append((group.path, len(group.groups), len(datasets)))
-        for dataset in datasets:
-            own, number = dataset.attributes, dataset.address[0]
-            listed = own.records.get("DIMENSION_LIST", [])
-            if own.told is None or not _is_addresses(listed):
-                return None
-            scales = [tuple([places.get((number, to), -1) for to in axis]) for axis in listed]
-            width = dataset.file.bytes.length_bytes
-            shapes = dataset.shape, dataset.maxshape
-            told.append((dataset.name, *shapes, width, own.told, *scales))
-    return tuple(told)
-
-
-def _is_addresses(listed: Any) -> bool:
-    """Whether a ``DIMENSION_LIST`` is a list of lists of addresses."""
-    return isinstance(listed, list) and all(isinstance(axis, list) for axis in listed)
+    if not all(map(_is_list, listed)):
+        return None
+    file = dataset.address[0]
+    return tuple(
+        [
+            tuple([numbers.get((file, to), -1) if isinstance(to, int) else -1 for to in references])
+            for references in listed
+        ]
+    )
 
 
 class _Naming:
-    def __init__(self, root: GroupNode, mode: PhonyDims) -> None:
+    """Names and sizes by path. Nothing else may be used here: similar files share the outcome."""
+
+    def __init__(self, mode: PhonyDims, root: _Group) -> None:
         self.mode = mode
         self.names: dict[str, tuple[str, ...]] = {}
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.unlimited: dict[str, frozenset[str]] = {}
         self.max_dimid = -1
         self.n_phony = 0
-        self.by_address: dict[Address, DatasetNode] = {}
-        self.scales: dict[str, list[tuple[DatasetNode | str, ...]]] = {}
-        self.grown: dict[Address, int] = {}
-        datasets = [dataset for group in root.walk() for dataset in group.datasets.values()]
-        for dataset in datasets:
-            self.by_address.setdefault(dataset.address, dataset)
-        for dataset in datasets:
-            self.collect_scales(dataset)
+        self.name_of: dict[int, str] = {-1: ""}
+        self.grown: dict[int, int] = {}
+        for group in root.walk():
+            for variable in group.variables:
+                self.name_of.setdefault(variable.number, variable.name)
+                for axis, scales in enumerate(variable.scales or ()):
+                    extent = (variable.shape or ())[axis]
+                    for scale in scales:
+                        self.grown[scale] = max(self.grown.get(scale, 0), extent)
+        self.declare(root, {})
 
-    def collect_scales(self, dataset: DatasetNode) -> None:
-        """Resolve ``DIMENSION_LIST``, and record the extent of the dataset along each scale."""
-        listed: Any = dataset.attributes.records.get("DIMENSION_LIST")
-        if not _is_list(listed) or dataset.shape is None or len(listed) != len(dataset.shape):
-            return
-        if not all(map(_is_list, listed)):
-            return
-        resolved = []
-        for axis, references in enumerate(listed):
-            scales = tuple(self.resolve(reference, dataset) for reference in references)
-            for scale in scales:
-                if isinstance(scale, DatasetNode):
-                    reach = max(self.grown.get(scale.address, 0), dataset.shape[axis])
-                    self.grown[scale.address] = reach
-            resolved.append(scales)
-        self.scales[dataset.path] = resolved
-
-    def resolve(self, reference: Any, dataset: DatasetNode) -> DatasetNode | str:
-        """The scale of a reference, or an empty name if it is not in the tree."""
-        if not isinstance(reference, int):
-            return ""
-        return self.by_address.get((dataset.address[0], reference), "")
-
-    def declare(self, group: GroupNode, outer: Mapping[str, Dimension]) -> None:
+    def declare(self, group: _Group, outer: Mapping[str, Dimension]) -> None:
         """Find a group's own dimensions, then name its datasets', then go into its groups.
 
         Numbers are given in this order, as h5netcdf gives them when it opens all groups.
         """
         own: dict[str, Dimension] = {}
         anonymous: Counter[int] = Counter()
-        for name, dataset in group.datasets.items():
-            if dataset.is_scale:
-                own[name] = self.dimension(name, dataset)
-            elif dataset.shape and not any(self.scales.get(dataset.path, ())):
-                anonymous |= Counter(dataset.shape)
+        for variable in group.variables:
+            if variable.is_scale:
+                own[variable.name] = self.dimension(variable)
+            elif variable.shape and not any(variable.scales or ()):
+                anonymous |= Counter(variable.shape)
         fixed = Counter(dim.size for dim in own.values() if not dim.unlimited)
         for size, n_needed in anonymous.items():
             for _ in range(fixed[size], n_needed):
@@ -424,65 +460,58 @@ class _Naming:
             name for name, dimension in own.items() if dimension.unlimited
         )
         scope = {**outer, **own}
-        for dataset in group.datasets.values():
-            self.name(dataset, own, scope)
-        for child in group.groups.values():
+        for variable in group.variables:
+            if variable.shape is not None:
+                path = f"{group.path.rstrip('/')}/{variable.name}"
+                names = self.lookup(variable, variable.shape, own, scope)
+                self.names[path] = names
+                self.sizes[path] = tuple(
+                    max(extent, scope[name].size)
+                    if name in scope and scope[name].unlimited
+                    else extent
+                    for name, extent in zip(names, variable.shape, strict=True)
+                )
+        for child in group.groups:
             self.declare(child, scope)
 
-    def dimension(self, name: str, scale: DatasetNode) -> Dimension:
+    def dimension(self, scale: _Variable) -> Dimension:
         self.max_dimid += 1
-        known = _integers(scale.attributes.records.get("_Netcdf4Dimid"))
-        dimid = known[0] if known else self.max_dimid
+        dimid = scale.dimids[0] if scale.dimids else self.max_dimid
         unlimited = scale.maxshape == (None,)
         size = scale.shape[0] if scale.shape else 0
         if unlimited:
-            size = max(size, self.grown.get(scale.address, 0))
-        return Dimension(name, size, dimid, unlimited)
-
-    def name(
-        self, dataset: DatasetNode, own: Mapping[str, Dimension], scope: Mapping[str, Dimension]
-    ) -> None:
-        shape = dataset.shape
-        if shape is None:
-            return
-        names = self.lookup(dataset, shape, own, scope)
-        self.names[dataset.path] = names
-        self.sizes[dataset.path] = tuple(
-            max(extent, scope[name].size) if name in scope and scope[name].unlimited else extent
-            for name, extent in zip(names, shape, strict=True)
-        )
+            size = max(size, self.grown.get(scale.number, 0))
+        return Dimension(scale.name, size, dimid, unlimited)
 
     def lookup(
         self,
-        dataset: DatasetNode,
+        variable: _Variable,
         shape: tuple[int, ...],
         own: Mapping[str, Dimension],
         scope: Mapping[str, Dimension],
     ) -> tuple[str, ...]:
-        records = dataset.attributes.records
-        if dataset.is_scale and "_Netcdf4Coordinates" in records:
+        if variable.is_scale and variable.coordinates is not None:
             by_dimid = {dim.dimid: dim.name for dim in scope.values() if dim.dimid is not None}
-            dimids = _integers(records["_Netcdf4Coordinates"])
+            dimids = variable.coordinates
             if len(dimids) == len(shape) and all(dimid in by_dimid for dimid in dimids):
                 return tuple(by_dimid[dimid] for dimid in dimids)
-        scales = self.scales.get(dataset.path, [()] * len(shape))
-        if len(shape) == 1 and not any(scales) and dataset.name in scope:
-            return (dataset.name,)
-        return self.labelled(dataset.name, shape, scales, own)
+        scales = variable.scales or ((),) * len(shape)
+        if len(shape) == 1 and not any(scales) and variable.name in scope:
+            return (variable.name,)
+        return self.labelled(variable.name, shape, scales, own)
 
     def labelled(
         self,
         variable: str,
         shape: tuple[int, ...],
-        scales: list[tuple[DatasetNode | str, ...]],
+        scales: tuple[tuple[int, ...], ...],
         own: Mapping[str, Dimension],
     ) -> tuple[str, ...]:
         """Names from scales; an axis without one takes the group's next dimension of its size."""
         taken: Counter[int] = Counter()
         names = []
         for axis, extent in enumerate(shape):
-            scale = scales[axis][-1] if scales[axis] else ""
-            name = scale.name if isinstance(scale, DatasetNode) else scale
+            name = self.name_of[scales[axis][-1]] if scales[axis] else ""
             if not name:
                 candidates = [dim.name for dim in own.values() if dim.size == extent]
                 used = taken[extent]
@@ -496,7 +525,11 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def _integers(value: Any) -> list[int]:
-    """The integers of a record; none if it holds anything else."""
+def _integers(value: Any) -> tuple[int, ...] | None:
+    """The integers of a record, none if it holds anything else; None if it is not there."""
+    if value is None:
+        return None
+    if isinstance(value, np.integer):
+        return (int(value),)
     values = np.asarray(value).reshape(-1)
-    return [int(number) for number in values] if values.dtype.kind in "iu" else []
+    return tuple(values.tolist()) if values.dtype.kind in "iu" else ()
