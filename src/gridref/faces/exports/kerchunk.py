@@ -268,13 +268,13 @@ def _array_keys(
         keys = {"zarr.json": _text(metadata.to_json())}
         keys |= {metadata.chunk_key(at): held for at, held in chunks.items()}
     else:
-        absent = zarr2.absent_chunk(metadata) if name in export.decodable else None
         try:
             keys = {**zarr2.array_documents(metadata, len(chunks) == metadata.grid.n_chunks)}
         except NotRepresentableError:
+            # Where its fill value cannot say how absent chunks of a small array read, they are put.
+            absent = zarr2.absent_chunk(metadata) if name in export.decodable else None
             if absent is None:
                 raise
-            # Its fill value cannot say how absent chunks of a small array read: they are written.
             keys = {**zarr2.array_documents(metadata, is_complete=True)}
             every = dict.fromkeys(np.ndindex(*metadata.grid.grid_shape), as_text(absent))
             chunks = {**every, **chunks}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gridref.errors import NotRepresentableError
+from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.formats.zarr.arrays import attributes_from_json
 from gridref.model.array import zero_of
 from gridref.model.encoding import Codec, element_bytes
@@ -45,7 +45,12 @@ def array_documents(metadata: ArrayMetadata, is_complete: bool) -> dict[str, str
     """
     attrs = {**metadata.attrs, "_ARRAY_DIMENSIONS": list(metadata.dims or ())}
     attrs.pop("_FillValue", None)
-    return {".zarray": json.dumps(_array(metadata, is_complete)), ".zattrs": json.dumps(attrs)}
+    try:
+        # Members of compounds that are arrays are plain bytes in the document, as in Zarr v2.
+        array = _array(ArrayMetadata.from_json(metadata.to_json()), is_complete)
+    except InvalidRequestError as error:
+        raise NotRepresentableError(error.reason) from error
+    return {".zarray": json.dumps(array), ".zattrs": json.dumps(attrs)}
 
 
 def chunk_key(coords: Sequence[int]) -> str:
