@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import h5py
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from tests.archives.archive import Archive, Variable, field_of, write_netcdf
 
-__all__ = ["altimetry", "orbits", "volumes"]
+__all__ = ["altimetry", "orbits", "sweeps", "volumes"]
 
 
 def altimetry(folder: Path) -> Archive:
@@ -105,6 +108,35 @@ def volumes(folder: Path) -> Archive:
         return _joined(files, {"": "instance", "sweep_0": "azimuth", "sweep_1": "azimuth"})
 
     return Archive("volumes", tuple(files), expected)
+
+
+def sweeps(folder: Path) -> Archive:
+    """Sweeps of weather radars as ODIM writes them: elevations in attributes of a group."""
+    files, data = [], {}
+    elevations = (0.5, 1.4, 2.4)
+    for volume, sweep in itertools.product((0, 1), (0, 1, 2)):
+        path = folder / f"T_PAGZ{41 + sweep}_C_LFPW_202406010{5 * volume:01d}0000.h5"
+        data[volume, sweep] = (field_of(f"{volume}{sweep}", 8, 5) / 2).astype("u1")
+        with h5py.File(path, "w") as file:
+            file.attrs["Conventions"] = "ODIM_H5/V2_2"
+            where = file.create_group("dataset1/where")
+            where.attrs.update({"elangle": elevations[sweep], "nbins": 5, "nrays": 8})
+            moment = file.create_group("dataset1/data1")
+            moment.create_group("what").attrs.update({"gain": 0.5, "offset": -32.0})
+            moment["data"] = data[volume, sweep]
+        files.append(path)
+
+    def expected() -> dict[str, xr.Dataset]:
+        times = pd.to_datetime(["2024-06-01T00:00", "2024-06-01T05:00"])
+        stored = np.array([[data[volume, sweep] for sweep in (0, 1, 2)] for volume in (0, 1)])
+        dims = ("time", "elevation", "phony_dim_0", "phony_dim_1")
+        labels = {"time": times, "elevation": list(elevations)}
+        return {
+            "": xr.Dataset(coords=labels),
+            "dataset1/data1": xr.Dataset({"data": (dims, stored)}),
+        }
+
+    return Archive("sweeps", tuple(files), expected, pattern="*.h5")
 
 
 def _joined(files: Sequence[Path], along: Mapping[str, str]) -> dict[str, xr.Dataset]:

@@ -257,7 +257,7 @@ def with_labels(
     names = facts.names(parts)
     if bands is not None:
         names = (own for own in names if own.field and own.field.part[0] != bands.part[0])
-    every = [*facts.scalars(varying), *facts.attributes, *names]
+    every = [*facts.scalars(varying), *facts.attributes, *facts.elevations, *names]
     sources = sorted(every, key=lambda source: source.rank)
     for n in range(1, _MOST_TOGETHER + 1):
         ways: dict[Any, list[tuple[Source, ...]]] = {}

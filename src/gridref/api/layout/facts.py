@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ import numpy as np
 
 from gridref.api.layout.cubes import varying_dims
 from gridref.api.layout.names import VARIABLE, NameField, NameParts, name_parts, wells_in_names
+from gridref.api.layout.sources import attribute_of
 from gridref.combine.georeference import Raster, read_raster
 from gridref.combine.options import Read
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -36,6 +38,9 @@ _ATTRIBUTES = {
     "driving_model_id": "driving_model",
 }
 """Attributes that tell files apart (CMIP and CORDEX data reference syntax), and their dimension."""
+
+_ELEVATION = "elangle"
+"""The attribute with the elevation of a sweep, in degrees (ODIM_H5 2.4, "where" of a dataset)."""
 
 _AXES = {
     "T": "t",
@@ -348,6 +353,23 @@ class Facts:
                 reason = f"the attribute {name!r} differs"
                 found.append(Source(_ATTRIBUTE, dim, values, reason, attribute=name))
         return found
+
+    @cached_property
+    def elevations(self) -> list[Source]:
+        """The elevation of the sweep that each file of a radar holds, in a group of the file.
+
+        Of several volumes each has the same elevations: others are no labels in common.
+        """
+        paths = [path for path, part in self.groups[0].walk() if _ELEVATION in part.attrs]
+        if len(paths) != 1:
+            return []
+        name = f"{paths[0]}/{_ELEVATION}".removeprefix("/")
+        found = [attribute_of(group, name) for group in self.groups]
+        counts = Counter(map(str, found))
+        if None in found or len(counts) < 2 or len(set(counts.values())) > 1:
+            return []
+        reason = f"the attribute {name!r} differs"
+        return [Source(_ATTRIBUTE, "elevation", tuple(map(str, found)), reason, attribute=name)]
 
     def names(self, parts: NameParts | None) -> Iterable[Source]:
         """Parts of names that differ, but for those that name a variable of the file."""

@@ -327,9 +327,10 @@ class Labels(InARow):
         Attribute of the files in which the pattern finds labels, like ``TIFFTAG_DATETIME``. By
         default it searches their names.
     sources
-        Sources of labels other than file names: for each dimension ``"attribute:NAME"``,
-        ``"variable:NAME"`` (a scalar), ``"constant:VALUE"``, ``"column:NAME"`` of the inventory or
-        a function of the address; or one function that returns a label for each dimension.
+        Sources of labels other than file names: for each dimension ``"attribute:NAME"`` (of a group
+        ``"attribute:where/elangle"``), ``"variable:NAME"`` (a scalar), ``"constant:VALUE"``,
+        ``"column:NAME"`` of the inventory or a function of the address; or one function that
+        returns a label for each dimension.
         ``"name:{variable}_p{percentile:d}"`` finds labels in names of variables. These variables
         become one along the dimension before files are laid out. Numbers, and times and durations
         of ISO 8601, are converted from text.

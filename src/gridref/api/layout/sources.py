@@ -182,15 +182,24 @@ def _by_source(
 
 
 def _attribute(group: VirtualGroup, name: str, file: str) -> Any:
-    if name not in group.attrs:
+    value = attribute_of(group, name)
+    if value is None:
         known = ", ".join(group.attrs) or "none"
         raise InvalidRequestError(
             f"the file has no attribute {name!r}; it has {known}", Place(source=file)
         )
-    value = group.attrs[name]
     if np.size(value) != 1:
         raise InvalidRequestError(f"the attribute {name!r} is no single value", Place(source=file))
     return np.asarray(value).reshape(()).item()
+
+
+def attribute_of(group: VirtualGroup, name: str) -> Any:
+    """An attribute of a group, or of one below it (``where/elangle``); None if there is none."""
+    if name in group.attrs:
+        return group.attrs[name]
+    path, _, own_name = name.rpartition("/")
+    held = dict(group.walk()).get(path)
+    return None if held is None else held.attrs.get(own_name)
 
 
 def _renamed(group: VirtualGroup, name: str, dim: str, file: str) -> VirtualGroup:
