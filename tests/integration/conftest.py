@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,3 +24,11 @@ def bucket() -> Iterator[Bucket]:
     """A bucket of a server of its own."""
     with s3_bucket() as bucket:
         yield bucket
+
+
+@pytest.fixture
+def quiet_tifffile() -> Iterator[None]:
+    """Without what tifffile logs of files that are odd on purpose."""
+    logging.getLogger("tifffile").disabled = True
+    yield
+    logging.getLogger("tifffile").disabled = False

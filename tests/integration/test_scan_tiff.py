@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,8 @@ from gridref.formats import scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.reference_reader import read_slowly
 from tests.shared_data import shared_data_folder, shared_files
+
+pytestmark = pytest.mark.usefixtures("quiet_tifffile")
 
 TIFFS = shared_files(
     *(
@@ -41,13 +42,6 @@ GDAL_DIFFERS = {
     *("multi-channel-time-series", "multi-channel-z-series", "multifile-Z"),
     *("gray.depth", "cielab"),
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet_tifffile() -> Any:
-    logging.getLogger("tifffile").disabled = True
-    yield
-    logging.getLogger("tifffile").disabled = False
 
 
 @cache

@@ -28,9 +28,9 @@ from gridref.errors import (
 )
 from gridref.faces.zarr.store import open_store
 from gridref.formats.registry import scan
-from gridref.model.array import VirtualGroup
 from gridref.testing.reference_reader import read_slowly
 from tests.http_server import Site, serving
+from tests.integration.tiff_oracle import same_as_tifffile
 
 
 def values(*shape: int, dtype: str = "uint16") -> NDArray[Any]:
@@ -38,23 +38,6 @@ def values(*shape: int, dtype: str = "uint16") -> NDArray[Any]:
     if np.dtype(dtype).kind == "f":
         return random.normal(size=shape).astype(dtype)
     return random.integers(0, 200, shape).astype(dtype)
-
-
-def same_as_tifffile(path: Path) -> VirtualGroup:
-    group = scan(str(path))
-    checked = 0
-    with tifffile.TiffFile(path) as file:
-        series = list(file.series)
-        for array in group.all_arrays().values():
-            if "tiff_series" in array.attrs:
-                level = series[array.attrs["tiff_series"]].levels[array.attrs["tiff_level"]]
-                expected = level.asarray()
-                found = read_slowly(array)
-                assert found.dtype == expected.dtype
-                np.testing.assert_array_equal(found, expected)
-                checked += 1
-        assert checked == sum(len(one.levels) for one in series)
-    return group
 
 
 @pytest.mark.parametrize("bigtiff", [False, True])

@@ -20,12 +20,6 @@ from tests.unit.codecs.support import (
 )
 
 
-@pytest.fixture
-def file():
-    with h5py.File("memory", "w", driver="core", backing_store=False, rdcc_nbytes=0) as handle:
-        yield handle
-
-
 def check(dataset):
     """Compare with h5py; how many chunks the filters were applied to."""
     encoded = dataset_encoding(dataset)

@@ -11,12 +11,6 @@ from gridref.model.encoding import Codec, Encoding, bytes_codec
 from tests.unit.codecs.support import dataset_encoding, dataset_filters, same_bits, stored_chunks
 
 
-@pytest.fixture
-def file():
-    with h5py.File("memory", "w", driver="core", backing_store=False, rdcc_nbytes=0) as handle:
-        yield handle
-
-
 def packed(file, tid, values, chunks=None):
     """A dataset of the given datatype with the N-Bit filter."""
     creation = h5p.create(h5p.DATASET_CREATE)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import h5py
 import numpy as np
 import pytest
 
@@ -8,12 +7,6 @@ from gridref.codecs import decode_chunk, why_not
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from tests.unit.codecs.support import dataset_encoding, same_bits, stored_chunks
-
-
-@pytest.fixture
-def file():
-    with h5py.File("memory", "w", driver="core", backing_store=False, rdcc_nbytes=0) as handle:
-        yield handle
 
 
 def check(dataset):
