@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,17 @@ def test_an_item_says_what_the_coordinates_say(catalog: Path, tmp_path: Path) ->
     assert bands["pr"]["raster:scale"] == packed["scale_factor"]
     assert bands["pr"]["raster:offset"] == packed["add_offset"]
     assert (bands["pr"]["data_type"], bands["pr"]["nodata"]) == ("int16", packed["_FillValue"])
+
+
+def test_addresses_are_written_as_they_are(catalog: Path, tmp_path: Path) -> None:
+    """With backslashes, which are no separators in paths and URLs."""
+    odd = tmp_path / "a\\b c.gridref"
+    shutil.copytree(catalog, odd)
+    document = gridref.interchange.to_stac(odd)
+    check(document)
+    assert document["links"][0]["href"] == document["assets"]["catalog"]["href"] == str(odd)
+    with xr.open_dataset(document["assets"]["catalog"]["href"], engine="gridref") as opened:
+        assert opened.sizes["time"] == 90
 
 
 def test_collections_are_valid(catalog: Path) -> None:

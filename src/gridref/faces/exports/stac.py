@@ -142,6 +142,7 @@ def to_stac(
     store = next(iter(entries.values()))
     made.add_link(pystac.Link("store", store["href"], store["media_type"], store["title"]))
     document = made.to_dict(include_self_link=False, transform_hrefs=False)
+    document["links"][-1]["href"] = store["href"]  # pystac turns backslashes into slashes
     if path is not None:
         text = json.dumps(document, indent=2, allow_nan=False)
         publish_file("the STAC document", absolute_url(path), text.encode(), storage_options)
@@ -191,6 +192,7 @@ def _asset(part: _Part, name: str, entry: Document) -> tuple[str, pystac.Asset]:
         roles=entry["roles"],
         extra_fields={"xarray:open_kwargs": opening, "bands": _bands(part)},
     )
+    asset.href = entry["href"]  # pystac turns backslashes into slashes
     return f"{name}:{part.path}" if part.path else name, asset
 
 
@@ -222,7 +224,7 @@ class _Part:
     dims: Mapping[str, str]
     space: _Space | None
 
-    @property
+    @cached_property
     def data_names(self) -> set[str]:
         """Names of the data variables, without bounds and grid mappings."""
         named = {
