@@ -12,7 +12,7 @@ import xarray as xr
 import gridref
 from tests.archives import KINDS, Archive
 from tests.archives.forecasts import forecasts
-from tests.archives.granules import altimetry, volumes
+from tests.archives.granules import altimetry, orbits, volumes
 from tests.archives.models import cmip, nemo, roms
 from tests.archives.observations import goes
 from tests.by_name import by_name
@@ -119,11 +119,11 @@ def test_a_rule_that_was_asked_for_is_kept_in_a_layout_that_is_found(tmp_path: P
     assert {problem.variable for problem in done.problems} == {"time_bounds"}
 
 
-def test_files_are_added_by_the_advice_that_was_taken(tmp_path: Path) -> None:
-    for kind in (goes, nemo, roms):
-        archive = kind(made(tmp_path / kind.__name__))
-        *first, last = sorted(archive.files)
-        catalog = tmp_path / f"{kind.__name__}.gridref"
-        gridref.build(first, catalog)
-        gridref.open_catalog(catalog).append(last)
-        assert_as_expected(archive, catalog)
+@pytest.mark.parametrize("kind", [goes, nemo, roms, altimetry, orbits, volumes])
+def test_files_are_added_by_the_advice_that_was_taken(kind: Kind, tmp_path: Path) -> None:
+    archive = kind(made(tmp_path / "files"))
+    *first, last = sorted(archive.files)
+    catalog = tmp_path / "cube.gridref"
+    gridref.build(first, catalog)
+    gridref.open_catalog(catalog).append(last)
+    assert_as_expected(archive, catalog)

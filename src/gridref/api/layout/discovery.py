@@ -107,7 +107,7 @@ def _chosen(
             Option("yes", True, "layout='first'"),
             " for the first",
         )
-        raise _unclear([head], tried)
+        raise _unclear([head], clear)
     return (clear or tried)[0]
 
 
