@@ -33,6 +33,35 @@ class Limits:
     nbit_fields: int = 2**16
     """Fields of an element that the N-Bit filter of HDF5 packs."""
 
+    # HDF5 files
+
+    read_bytes: int = 2**26
+    """Bytes to read of a file, or to take from one of its heaps, besides a multiple of its size."""
+    read_times: int = 64
+    """How many times the size of the file that is: structures of a valid file do not overlap."""
+    heap_object_bytes: int = 2**26
+    """Bytes of an object or block of a fractal heap that filters compressed."""
+    path_bytes: int = 2**24
+    """Bytes of the paths of all objects, besides eight for each byte of the file."""
+    repeated_groups: int = 10_000
+    """Groups that have another name, which are read once for each."""
+    chunk_rows: int = 2**27
+    """Chunks of a dataset, stored or not: each is a row of its manifest, of 21 to 25 bytes."""
+    sparse_chunk_rows: int = 2**24
+    """Chunks of a dataset of which fewer than one in 64 is stored."""
+    inline_chunk_bytes: int = 2**28
+    """Bytes of a decoded chunk whose values are kept in the references, such as texts."""
+    inline_decoded_bytes: int = 2**30
+    """Bytes of all decoded chunks of such a dataset, or eight times its values."""
+    external_files: int = 4096
+    """Pieces of external files that hold a dataset."""
+    mapping_pieces: int = 100_000
+    """Pieces, and numbered files, of a mapping of a virtual dataset."""
+    virtual_blocks: int = 1_000_000
+    """Blocks into which the edges of its sources cut a virtual dataset."""
+    virtual_depth: int = 8
+    """Virtual datasets inside of virtual datasets."""
+
     # TIFF files
 
     xml_characters: int = 4 * 2**20
@@ -95,6 +124,10 @@ class Limits:
     def text_of(self, n_bytes: int) -> int:
         """Bytes of text that a file of so many bytes may stand for."""
         return self.expanded_bytes + self.expanded_text_times * n_bytes
+
+    def reads_of(self, n_bytes: int) -> int:
+        """Bytes that may be read of a file of so many bytes, or taken from one of its heaps."""
+        return self.read_bytes + self.read_times * n_bytes
 
     def seconds_for(self, n_bytes: int) -> float:
         """How long a server may take to send so many bytes."""

@@ -46,6 +46,7 @@ from gridref.formats.hdf5.tree import Address, DatasetNode
 from gridref.formats.hdf5.virtual import virtual_blocks
 from gridref.formats.options import ScanOptions
 from gridref.learned import FORMS, but_for
+from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
 from gridref.model.enumeration import CF_FLAGS, Enumeration
 from gridref.model.joining import concatenate, missing_array, missing_like
@@ -56,7 +57,6 @@ from gridref.model.scan_report import Fate
 
 _RENAMED = "_nc4_non_coord_"
 _DATATYPE = 0x03
-_MAX_NESTED = 8
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,9 @@ def _virtual(
     if element.form is not Form.STORED or element.subshape:
         kind = "arrays" if element.form is Form.STORED else element.reason
         raise UnsupportedFeatureError(f"virtual datasets of {kind}")
-    if sources.depth >= _MAX_NESTED:
-        raise UnsupportedFeatureError(f"virtual datasets are nested more than {_MAX_NESTED} deep")
+    if sources.depth >= limits().virtual_depth:
+        what = f"virtual datasets are nested {sources.depth + 1} deep"
+        raise UnsupportedFeatureError(beyond("virtual_depth", what))
     below = replace(sources, depth=sources.depth + 1)
 
     def scan_source(source: DatasetNode) -> VirtualArray:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes, lookup3_rows
 from gridref.formats.hdf5.messages import ChunkedLayout
+from gridref.limits import beyond, limits
 from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
@@ -185,7 +186,8 @@ def numbers_inside(
 ALL_FILTERS_OFF = 0xFFFFFFFF
 """Filter mask of a chunk to which no filter was applied."""
 
-_MAX_ROWS = 2**28
+_CHUNKS_A_STORED_ONE = 64
+"""More chunks for each that is stored are hardly honest, and have a lower limit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,25 +225,21 @@ class ChunkTable:
         """Number of chunks that are stored."""
         return len(self.number)
 
-    def to_manifest(self, source: Source, *, max_rows: int = _MAX_ROWS) -> ChunkManifest:
+    def to_manifest(self, source: Source) -> ChunkManifest:
         """One row for each chunk of the grid in C order; chunks that are not stored are missing.
-
-        Parameters
-        ----------
-        max_rows
-            The most rows to make, each of 21 to 25 bytes.
 
         Raises
         ------
         UnsupportedFeatureError
-            If the grid has more chunks than `max_rows`.
+            If the grid has more chunks than the limits.
         """
-        if self.n_chunks > max_rows:
-            raise UnsupportedFeatureError(
-                f"the dataset is declared to have {self.n_chunks} chunks ({self.n_stored} stored); "
-                f"at most {max_rows} are listed",
-                Place(source=source.url),
+        is_sparse = self.n_chunks > _CHUNKS_A_STORED_ONE * self.n_stored
+        limit = "sparse_chunk_rows" if is_sparse else "chunk_rows"
+        if self.n_chunks > getattr(limits(), limit):
+            what = (
+                f"the dataset is declared to have {self.n_chunks} chunks ({self.n_stored} stored)"
             )
+            raise UnsupportedFeatureError(beyond(limit, what), Place(source=source.url))
         if self._is_dense:
             return ChunkManifest.from_columns(
                 (source,), offset=self.offset, length=self.length, filter_mask=self.filter_mask

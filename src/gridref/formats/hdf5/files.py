@@ -45,6 +45,7 @@ from gridref.io import (
     open_for_scan,
     policy_for,
 )
+from gridref.limits import beyond, limits
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 
@@ -55,7 +56,6 @@ _BLOCK_BYTES_OF_SMALL_FILES = 1 << 14
 _KEPT_BYTES = 1 << 24
 _NEAR_BLOCKS = 8
 _READ_WHOLE_BYTES = 1 << 19
-_READ_PER_BYTE, _ALWAYS_READ_BYTES = 64, 1 << 26
 
 
 class BlockReader:
@@ -73,7 +73,7 @@ class BlockReader:
         self._unit = _BLOCK_BYTES_OF_SMALL_FILES if is_small else _BLOCK_BYTES
         self._blocks = LRU[bytes](_KEPT_BYTES, len)
         self._last = -1, b""
-        self._n_left = _ALWAYS_READ_BYTES + _READ_PER_BYTE * file.size
+        self._n_left = limits().reads_of(file.size)
         if is_small and file.size and file.is_remote:
             self._load(list(range(-(-file.size // self._unit))))
 
@@ -137,10 +137,8 @@ class BlockReader:
     def _spend(self, n_bytes: int) -> None:
         self._n_left -= n_bytes
         if self._n_left < 0:
-            raise SourceFormatError(
-                "structures of the file overlap: far more had to be read than it holds",
-                Place(source=self._file.name),
-            )
+            what = "structures of the file overlap: far more had to be read than it holds"
+            raise SourceFormatError(beyond("read_times", what), Place(source=self._file.name))
 
 
 # Files that an HDF5 file names: external links, external storage, virtual datasets

@@ -20,6 +20,7 @@ from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.filters import Filter, read_filters, unfiltered
 from gridref.learned import FORMS
+from gridref.limits import beyond, limits
 
 # Version 2 B-trees: headers, and all records of small trees
 
@@ -274,11 +275,9 @@ _FRACTAL_HEAP = "the fractal heap"
 _MANAGED, _HUGE, _TINY = 0, 1, 2
 _HUGE_RECORD, _FILTERED_HUGE_RECORD = 1, 2
 _MASK_BYTES = 4
-_MAX_FILTERED_BYTES = 1 << 26
 _MAX_DIRECT_BYTES = 1 << 31
 _MOST_TINY_SHORT = 17
 _MAX_NESTED = 64
-_MOST_USES_OF_AN_OBJECT_BYTE, _ALWAYS_USED_BYTES = 64, 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +349,7 @@ class FractalHeap:
         self._huge: dict[int, bytes] | None = None
         self._filters: tuple[Filter, ...] = ()
         self._filtered: dict[int, tuple[int, int]] = {}  # stored size and mask, by address
-        self._n_left = _ALWAYS_USED_BYTES + _MOST_USES_OF_AN_OBJECT_BYTE * file.end_address
+        self._n_left = limits().reads_of(file.end_address)
         cursor = _read_header(file, address)
         length_bytes = file.length_bytes
         self.id_bytes = cursor.take(2)
@@ -402,7 +401,7 @@ class FractalHeap:
         data = self._object(heap_id)
         self._n_left -= len(data)
         if self._n_left < 0:
-            raise self._error("has objects that overlap")
+            raise self._error(beyond("read_times", "has objects that overlap"))
         return data
 
     def _object(self, heap_id: bytes) -> bytes:
@@ -474,8 +473,9 @@ class FractalHeap:
         return self._huge
 
     def _unfiltered(self, data: bytes, mask: int, n_bytes: int) -> bytes:
-        if n_bytes > _MAX_FILTERED_BYTES:
-            raise self._error(f"has {n_bytes} filtered bytes in one piece")
+        if n_bytes > limits().heap_object_bytes:
+            what = f"has {n_bytes} filtered bytes in one piece"
+            raise self._error(beyond("heap_object_bytes", what))
         return unfiltered(data, self._filters, mask, n_bytes)
 
     def _managed(self, offset: int, length: int) -> bytes:
@@ -572,7 +572,6 @@ def _read_header(file: Hdf5Bytes, address: int) -> FieldCursor:
 
 _FIRST_READ_BYTES = 4096
 _KEPT_BYTES = 1 << 26
-_MOST_USES_OF_A_BYTE, _MOST_USED_BYTES = 64, 1 << 26
 _INTEGERS = {2: "H", 4: "I", 8: "Q"}
 _COLLECTION = "a collection of the global heap"
 
@@ -593,7 +592,7 @@ class GlobalHeap:
         self._collections = LRU[_Collection](
             _KEPT_BYTES, lambda collection: len(collection.data), keeps_last=1
         )
-        self._budget = _MOST_USED_BYTES + _MOST_USES_OF_A_BYTE * file.end_address
+        self._budget = limits().reads_of(file.end_address)
         self._last: tuple[int, _Collection | None] = -1, None
         # Number of elements, address of a collection, number of an object in it.
         self._pointer = struct.Struct(f"<I{_INTEGERS[file.offset_bytes]}I")
@@ -662,9 +661,8 @@ class GlobalHeap:
         """Bound the output for a file in which many elements point to the same bytes."""
         self._budget -= n_bytes
         if self._budget < 0:
-            raise SourceFormatError(
-                "the global heap is used for more than it can hold", self._file.place(address)
-            )
+            what = "the global heap is used for more than it can hold"
+            raise SourceFormatError(beyond("read_times", what), self._file.place(address))
 
     def _collection(self, address: int) -> _Collection:
         last_address, last = self._last

@@ -36,6 +36,7 @@ from gridref.formats.hdf5.storage import (
 from gridref.formats.hdf5.tree import DatasetNode
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
+from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, zero_of
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec
 from gridref.model.grid import chunk_counts
@@ -44,7 +45,6 @@ from gridref.model.manifest import ChunkManifest, ChunkState
 
 # All stored elements of a dataset
 
-_MAX_CHUNK_BYTES, _MAX_DECODED_BYTES = 1 << 28, 1 << 30
 _BATCH_BYTES = 1 << 24
 
 
@@ -80,11 +80,12 @@ def _fill_in(
     lengths = encoding.chunk_shape
     chunk_bytes = math.prod(lengths) * values.itemsize
     n_stored = int(np.count_nonzero(manifest.state != ChunkState.MISSING))
-    most = max(_MAX_DECODED_BYTES, 8 * values.nbytes)
-    if chunk_bytes > _MAX_CHUNK_BYTES or n_stored * chunk_bytes > most:
-        raise UnsupportedFeatureError(
-            f"chunks of shape {lengths} are too large to be read at the scan"
-        )
+    if chunk_bytes > limits().inline_chunk_bytes:
+        what = f"chunks of shape {lengths}, read at the scan, have {chunk_bytes} bytes"
+        raise UnsupportedFeatureError(beyond("inline_chunk_bytes", what))
+    if n_stored * chunk_bytes > max(limits().inline_decoded_bytes, 8 * values.nbytes):
+        what = f"{n_stored} chunks of {chunk_bytes} bytes, read at the scan"
+        raise UnsupportedFeatureError(beyond("inline_decoded_bytes", what))
     grid = chunk_counts(values.shape, lengths)
     for row, data in _chunks(manifest, dataset, options):
         coords = tuple(int(coord) for coord in np.unravel_index(row, grid)) if grid else ()

@@ -26,6 +26,7 @@ from gridref.formats.hdf5.bytes import FieldCursor, lookup3
 from gridref.formats.hdf5.files import Location, Nowhere, OpenFile, find_object, virtual_file
 from gridref.formats.hdf5.headers import ObjectHeader
 from gridref.formats.hdf5.messages import Dataspace, VirtualLayout, data_layout_of, read_dataspace
+from gridref.limits import beyond, limits
 from gridref.typing import Int64Array
 
 # Selections of HDF5 dataspaces, axis by axis
@@ -34,7 +35,6 @@ UNLIMITED = (1 << 64) - 1
 """HDF5's mark of an endless count or block."""
 
 
-_MAX_SEGMENTS = 100_000
 _MAX_RANK = 32
 _MAX_EXTENT = 1 << 62
 _NONE, _POINTS, _HYPERSLAB, _ALL = range(4)
@@ -113,8 +113,9 @@ class AxisHyperslab:
         count = -(-(extent - self.start) // self.stride)
         if self.count != UNLIMITED:
             count = min(count, self.count)
-        if count > _MAX_SEGMENTS:
-            raise UnsupportedFeatureError(f"a mapping of a virtual dataset has {count} pieces")
+        if count > limits().mapping_pieces:
+            what = f"a mapping of a virtual dataset has {count} pieces"
+            raise UnsupportedFeatureError(beyond("mapping_pieces", what))
         starts = self.start + self.stride * np.arange(count, dtype=np.int64)
         return starts, np.minimum(self.block, extent - starts)
 
@@ -258,7 +259,6 @@ def _regular(blocks: Int64Array) -> tuple[AxisHyperslab, ...] | None:
 
 # Mappings of a virtual dataset, and the size that follows from them
 
-MAX_NUMBERED = 100_000
 """Most sources of one mapping whose names are numbered."""
 
 _DATASPACE, _LAYOUT = 0x01, 0x08
@@ -303,7 +303,7 @@ class Mapping:
         axis, slabs = self.virtual.unlimited_axis, self.virtual.slabs
         if axis is None or slabs is None:
             raise UnsupportedFeatureError("a numbered mapping has not one endless dimension")
-        for number in range(MAX_NUMBERED):
+        for number in range(limits().mapping_pieces + 1):  # the last one is to be missing
             block = (*slabs[:axis], slabs[axis].run(number), *slabs[axis + 1 :])
             yield Mapping(
                 _numbered(self.file_name, number),
@@ -311,6 +311,8 @@ class Mapping:
                 self.source,
                 Selection(slabs=block),
             )
+        what = "a mapping of a virtual dataset names more numbered files"
+        raise UnsupportedFeatureError(beyond("mapping_pieces", what))
 
 
 def _numbered(name: str, number: int) -> str:

@@ -48,6 +48,7 @@ from gridref.formats.hdf5.tree import DatasetNode
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from gridref.learned import FORMS
+from gridref.limits import beyond, limits
 from gridref.model.array import zero_of
 from gridref.model.encoding import Codec, Encoding, shared_encoding
 from gridref.model.grid import chunk_runs
@@ -56,7 +57,6 @@ from gridref.model.manifest import ChunkManifest, Source
 # External storage: contiguous data in segments of other files
 
 _EXTERNAL_FILES = 0x07
-_MAX_FILES = 1 << 12
 _MAX_OFFSET = 1 << 62
 
 
@@ -122,8 +122,10 @@ def _decode_external(file: Hdf5Bytes, message: bytes) -> tuple[ExternalFile, ...
     cursor.expect(b"\x01", "version")
     cursor.take_bytes(3)
     n_slots, n_files = cursor.take(2), cursor.take(2)
-    if n_files > min(n_slots, _MAX_FILES):
+    if n_files > n_slots:
         raise cursor.error(f"declares {n_files} files in {n_slots} slots")
+    if n_files > limits().external_files:
+        raise cursor.error(beyond("external_files", f"declares {n_files} files"))
     names = LocalHeap(file, cursor.take(file.offset_bytes))
     files = []
     for _ in range(n_files):
@@ -350,11 +352,7 @@ def _value(cursor: FieldCursor) -> bytes:
 
 # The stored chunks of a dataset, by its layout
 
-MAX_CHUNKS = 1 << 27
-"""Most chunks of a dataset: a bound on memory if a file declares absurd extents."""
-
 _FILTER_PIPELINE = 0x0B
-_ALWAYS_LISTED, _ROWS_A_STORED_CHUNK = 1 << 24, 64
 
 Stored = tuple[Encoding, ChunkManifest]
 """The encoding of chunks, and their places."""
@@ -398,8 +396,7 @@ def _chunked(dataset: DatasetNode, element: ElementType, layout: ChunkedLayout) 
         return None
     chunk_shape = layout.chunk_shape + element.subshape
     encoding = shared_encoding(chunk_shape, element.dtype, (*element.codecs, *codecs))
-    max_rows = min(MAX_CHUNKS, max(_ALWAYS_LISTED, _ROWS_A_STORED_CHUNK * table.n_stored))
-    return encoding, table.to_manifest(dataset.file.source, max_rows=max_rows)
+    return encoding, table.to_manifest(dataset.file.source)
 
 
 def _compact(

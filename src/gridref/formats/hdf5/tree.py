@@ -25,6 +25,7 @@ from gridref.formats.hdf5.links import Link, LinkKind, is_group
 from gridref.formats.hdf5.mappings import dataset_extents
 from gridref.formats.options import PhonyDims
 from gridref.learned import FORMS
+from gridref.limits import beyond, limits
 from gridref.model.array import MAX_GROUP_DEPTH
 
 # The groups and datasets of a file
@@ -33,8 +34,6 @@ Address = tuple[int, int]
 """Number of the file among those that are open, and address of the object's header."""
 
 _DATATYPE, _LAYOUT = 0x03, 0x08
-_MAX_REPEATED = 10_000
-_MAX_PATH_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +142,9 @@ class _Walk:
                 f"the file holds more than {self.max_objects} objects; raise max_objects",
                 self.file.place(path),
             )
-        if self.n_path_bytes > _MAX_PATH_BYTES + 8 * self.file.scan_file.size:
-            raise _TooMuchError("paths in the file are too long", self.file.place())
+        if self.n_path_bytes > limits().path_bytes + 8 * self.file.scan_file.size:
+            what = f"paths in the file have {self.n_path_bytes} bytes so far"
+            raise _TooMuchError(beyond("path_bytes", what), self.file.place())
 
     def group(
         self, here: Location, name: str, path: str, ancestors: tuple[Address, ...]
@@ -222,8 +222,9 @@ class _Walk:
             raise UnsupportedFeatureError(f"groups are nested more than {MAX_GROUP_DEPTH} deep")
         if address in self.seen:
             self.n_repeated += 1
-            if self.n_repeated > _MAX_REPEATED:
-                raise UnsupportedFeatureError("another name of a group, after too many of them")
+            if self.n_repeated > limits().repeated_groups:
+                what = f"another name of a group, after {self.n_repeated - 1} of them"
+                raise UnsupportedFeatureError(beyond("repeated_groups", what))
         self.seen.add(address)
         return self.group(here, name, path, (*ancestors, address))
 

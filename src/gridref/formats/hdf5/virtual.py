@@ -19,6 +19,7 @@ from gridref.formats.hdf5.files import Location
 from gridref.formats.hdf5.mappings import AxisHyperslab, Mapping, find_source, read_mappings
 from gridref.formats.hdf5.messages import VirtualLayout
 from gridref.formats.hdf5.tree import DatasetNode, dataset_node
+from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Encoding
@@ -28,8 +29,6 @@ from gridref.model.joining import missing_array, recast
 from gridref.model.manifest import Manifest
 from gridref.model.reshaping import expand_dims, squeeze
 from gridref.typing import Int64Array
-
-_MAX_BLOCKS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -235,10 +234,10 @@ def _assemble(
             bounds += [tile.block_starts(axis), starts, starts + lengths]
         unique = np.unique(np.concatenate(bounds))
         edges.append(unique[unique < shape[axis]])
-    if math.prod(len(axis_edges) for axis_edges in edges) > _MAX_BLOCKS:
-        raise UnsupportedFeatureError(
-            f"the virtual dataset falls into more than {_MAX_BLOCKS} blocks"
-        )
+    n_blocks = math.prod(len(axis_edges) for axis_edges in edges)
+    if n_blocks > limits().virtual_blocks:
+        what = f"the virtual dataset falls into {n_blocks} blocks"
+        raise UnsupportedFeatureError(beyond("virtual_blocks", what))
     grid = ChunkGrid.from_edges(
         np.diff(axis_edges, append=n) for axis_edges, n in zip(edges, shape, strict=True)
     )

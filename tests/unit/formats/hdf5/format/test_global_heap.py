@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -82,8 +83,8 @@ def test_elements_that_are_cut_off() -> None:
         list(heap_of(bytes(64)).items(bytes(20), 2, 1))
 
 
-def test_the_same_bytes_cannot_be_used_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(global_heap, "_MOST_USED_BYTES", 0)
+def test_the_same_bytes_cannot_be_used_without_end(limited: Callable[[str], None]) -> None:
+    limited("read_bytes=1")
     heap = heap_of(bytes(8) + collection(packed(1, bytes(2000))))
     with pytest.raises(SourceFormatError, match="more than it can hold"):
         for _ in heap.items(pointer(2000, 8, 1) * 1000, 1000, 1):

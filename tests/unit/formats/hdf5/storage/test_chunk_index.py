@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -359,7 +360,7 @@ def test_layouts_without_chunks(libver: str, tmp_path: Path) -> None:
         assert reader.read(compact.offset, compact.size_bytes) == values.tobytes()
 
 
-def test_dense_manifest(tmp_path: Path) -> None:
+def test_dense_manifest(tmp_path: Path, limited: Callable[[str], None]) -> None:
     path = tmp_path / "a.h5"
     create(path, CASES["btree1-sparse"], compression="gzip")
     table, _ = assert_walked_rightly(path)
@@ -371,8 +372,12 @@ def test_dense_manifest(tmp_path: Path) -> None:
     assert manifest.offset[table.number].tolist() == table.offset.tolist()
     assert manifest.length[table.number].tolist() == table.length.tolist()
     assert not manifest.length[manifest.state == ChunkState.MISSING].any()
-    with pytest.raises(UnsupportedFeatureError, match="1000 chunks"):
-        table.to_manifest(source, max_rows=999)
+    first = {name: getattr(table, name)[:1] for name in ("number", "offset", "length")}
+    for few, limit in ((table, "chunk_rows"), (replace(table, **first), "sparse_chunk_rows")):
+        assert few.to_manifest(source).n_rows == 1000
+        limited(f"{limit}=999")
+        with pytest.raises(UnsupportedFeatureError, match=rf"1000 chunks .* limit {limit}"):
+            few.to_manifest(source)
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
