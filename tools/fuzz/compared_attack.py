@@ -1,7 +1,7 @@
-"""Mutated files whose values are compared with h5py's or tifffile's, in a process of their own.
+"""Mutated files whose values are compared with the original reader's, in a process of their own.
 
-The HDF5 library hangs or dies on some files: then that process is started anew, and nothing can be
-said of the file.
+The HDF5 and netCDF libraries hang or die on some files: then that process is started anew, and
+nothing can be said of the file.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tools.fuzz import hdf5_target, tiff_target
+from tools.fuzz import hdf5_target, netcdf3_target, tiff_target
 from tools.fuzz.timed_scan import WrongDataError
 
 __all__ = ["ComparedAttack"]
 
-_CHECKS = {"HDF5": hdf5_target.check, "TIFF": tiff_target.check}
+_CHECKS = {
+    "HDF5": hdf5_target.check,
+    "NetCDF3": netcdf3_target.check,
+    "TIFF": tiff_target.check,
+}
 _PATIENCE_SECONDS = 10
 _MAX_ADDRESS_SPACE = 16 << 30
 _PROCESSES = multiprocessing.get_context("spawn")
@@ -32,7 +36,7 @@ class ComparedAttack:
     Parameters
     ----------
     kind
-        ``"HDF5"`` or ``"TIFF"``.
+        ``"HDF5"``, ``"NetCDF3"`` or ``"TIFF"``.
     mutant
         Makes the content of a file out of a seed.
     path

@@ -19,8 +19,10 @@ from tests.shared_data import shared_data_folder
 from tools.fuzz.catalog_attack import change_member, make_catalog
 from tools.fuzz.compared_attack import ComparedAttack
 from tools.fuzz.hdf5_mutations import Mutator as HDF5Mutator
+from tools.fuzz.netcdf3_mutations import Mutator as NetCDF3Mutator
 from tools.fuzz.reference_attack import SECONDS
 from tools.fuzz.small_hdf5 import EXTERNAL, hdf5_files
+from tools.fuzz.small_netcdf3 import netcdf3_files
 from tools.fuzz.small_tiff import tiff_files
 from tools.fuzz.small_zarr import write_stores
 from tools.fuzz.tiff_mutations import Mutator as TIFFMutator
@@ -59,13 +61,16 @@ def scanner_attacks(folder: Path) -> dict[str, Try]:
     tiff = [*tiff_files().values(), *_large_tiff()]
     (folder / "zarr").mkdir()
     hdf5, tiff = hdf5 + _real("HDF"), tiff + _real("TIFF")
-    in_hdf5, in_tiff = HDF5Mutator(), TIFFMutator()
+    in_hdf5, in_tiff, in_netcdf3 = HDF5Mutator(), TIFFMutator(), NetCDF3Mutator()
+    netcdf3 = netcdf3_files(folder) + _real("CDF")
     return {
         "scanner: HDF5": _of(in_hdf5, hdf5, folder / "fuzzed.h5"),
         "scanner: TIFF": _of(in_tiff, tiff, folder / "fuzzed.tif"),
+        "scanner: NetCDF3": _of(in_netcdf3, netcdf3, folder / "fuzzed.nc3"),
         "scanner: Zarr": _of_zarr(write_stores(folder / "zarr")),
         "compared: HDF5": _compared("HDF5", in_hdf5, hdf5, folder / "compared.h5"),
         "compared: TIFF": _compared("TIFF", in_tiff, tiff, folder / "compared.tif"),
+        "compared: NetCDF3": _compared("NetCDF3", in_netcdf3, netcdf3, folder / "compared.nc3"),
         "alike: HDF5": _beside_its_like(in_hdf5, hdf5, folder / "alike.h5"),
         "alike: TIFF": _beside_its_like(in_tiff, tiff, folder / "alike.tif"),
     }
@@ -81,7 +86,11 @@ def _large_tiff() -> list[bytes]:
 
 def _real(kind: str) -> list[bytes]:
     """The small files of the shared test data, where that is there."""
-    parts = {"HDF": ("hdf5", "netcdf4", "families", "bad_input/hdf5"), "TIFF": ("tiff", "ome_tiff")}
+    parts = {
+        "HDF": ("hdf5", "netcdf4", "families", "bad_input/hdf5"),
+        "TIFF": ("tiff", "ome_tiff"),
+        "CDF": ("formats/netcdf3",),
+    }
     paths = (path for part in parts[kind] for path in (shared_data_folder() / part).rglob("*"))
     files = sorted(path for path in paths if path.is_file() and path.stat().st_size <= MOST_BYTES)
     return [path.read_bytes() for path in files]

@@ -47,7 +47,7 @@ _SINCE = re.compile(
     r"^\s*(?P<unit>[a-zA-Z]+)\s+since\s+(?P<year>-?\d{1,6})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
     r"(?:[T\s]+(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})"
     r"(?:\.(?P<fraction>\d*))?)?)?)?"
-    r"\s*(?P<zone>Z|z|UTC|utc|GMT|[+-]\d{1,2}(?::?\d{2})?)?\s*$"
+    r"(?:\s*(?P<zone>Z|z|UTC|utc|GMT|[+-]\d{1,2}(?::?\d{2})?)|\s+00?:00)?\s*$"
 )
 
 

@@ -43,7 +43,16 @@ def test_the_first_day_of_year_0_is_day_0(calendar: str) -> None:
 
 @pytest.mark.parametrize(
     ("zone", "minutes"),
-    [("", 0), ("Z", 0), ("+05:30", 330), ("-0145", -105), ("+2", 120), ("-11", -660)],
+    [
+        ("", 0),
+        ("Z", 0),
+        ("+05:30", 330),
+        ("-0145", -105),
+        ("+2", 120),
+        ("-11", -660),
+        ("0:00", 0),
+        ("00:00", 0),
+    ],
 )
 def test_time_zones_are_taken_off(zone: str, minutes: int) -> None:
     there, here = base(f"2000-01-01 00:00:00 {zone}".rstrip()), base("2000-01-01")
@@ -52,7 +61,9 @@ def test_time_zones_are_taken_off(zone: str, minutes: int) -> None:
     assert here.epoch_ns - there.epoch_ns == minutes * 60 * 10**9
 
 
-@pytest.mark.parametrize("date", ["2000-13-01", "2000-00-01", "2000-01-32", "2000-01-00"])
+@pytest.mark.parametrize(
+    "date", ["2000-13-01", "2000-00-01", "2000-01-32", "2000-01-00", "2000-01-01 00:00:30:00"]
+)
 def test_dates_that_are_none(date: str) -> None:
     assert base(date) is None
 

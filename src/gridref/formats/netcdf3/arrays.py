@@ -33,7 +33,7 @@ _MAX_RANK = 32
 _MAX_OFFSET = 1 << 62
 _FEW_RECORDS = 16
 """So many rows cost less than a manifest of their own."""
-_DEFAULT_FILLS = {
+_FILLS: dict[str, Any] = {
     "i1": -127,
     "S1": b"\0",
     "i2": -32767,
@@ -47,11 +47,12 @@ _DEFAULT_FILLS = {
     "u8": 18446744073709551614,
 }
 """NC_FILL_BYTE and so on, as netcdf.h defines them."""
+_DEFAULT_FILLS = {np.dtype(code): np.array(fill, code)[()] for code, fill in _FILLS.items()}
 
 
 def scan_netcdf3(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGroup:
     """Describe a file, of which `head` is the beginning; raises as `gridref.formats.scan` does."""
-    header = read_header(file, head)
+    header = read_header(file, head, options.max_objects)
     arrays: dict[str, VirtualArray] = {}
     findings: list[Finding] = []
     refused: list[ScanError] = []
@@ -89,10 +90,12 @@ def array_of(
     Raises
     ------
     UnsupportedFeatureError
-        If it has too many dimensions.
+        If it has too many dimensions, or a name that would be a path.
     SourceFormatError
         If its data reaches beyond the end of the file.
     """
+    if "/" in variable.name:
+        raise UnsupportedFeatureError("its name has a slash, which separates groups")
     if len(variable.shape) > _MAX_RANK:
         raise UnsupportedFeatureError(f"it has {len(variable.shape)} dimensions")
     if variable.length > _MAX_OFFSET:
@@ -130,7 +133,7 @@ def _fill_value(variable: Variable) -> Any:
         return stated
     if isinstance(stated, bytes) and len(stated) == 1 and dtype.kind == "S":
         return np.bytes_(stated)
-    return np.array(_DEFAULT_FILLS[dtype.str[1:]], dtype)[()]
+    return _DEFAULT_FILLS[dtype]
 
 
 def _chunks(
@@ -140,11 +143,13 @@ def _chunks(
     itemsize, begin, length = variable.dtype.itemsize, variable.begin, variable.length
     if not variable.is_record or record_bytes == length:  # one run of bytes
         return contiguous_chunks(variable.shape, itemsize, source, begin, max_chunk_bytes)
-    n_records = variable.shape[0]
+    n_records, shape = variable.shape[0], variable.shape[1:]
     require_inside(source, begin, begin + (n_records - 1) * record_bytes + length)
-    inner, first = contiguous_chunks(variable.shape[1:], itemsize, source, begin, max_chunk_bytes)
-    if first.n_rows == 1 and n_records > _FEW_RECORDS:
-        return (1, *inner), RunManifest(first.sources, begin, record_bytes, length, n_records)
+    if length <= max_chunk_bytes:
+        run = RunManifest((source,), begin, record_bytes, length, n_records)
+        few = n_records <= _FEW_RECORDS
+        return (1, *shape), run.take(np.arange(n_records)) if few else run
+    inner, first = contiguous_chunks(shape, itemsize, source, begin, max_chunk_bytes)
     later = np.arange(n_records)[:, np.newaxis] * record_bytes
     offset = (first.offset + later).reshape(-1)
     return (1, *inner), ChunkManifest.from_columns(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ _STREAMING = {4: (1 << 32) - 1, 8: (1 << 64) - 1}
 _CODES = ("i1", "S1", ">i2", ">i4", ">f4", ">f8", "u1", ">u2", ">u4", ">i8", ">u8")
 _DTYPES = {number: np.dtype(code) for number, code in enumerate(_CODES, 1)}
 _CHAR = _DTYPES[2]
+_MAX_RANK = 1024
+"""``NC_MAX_VAR_DIMS``."""
 _CLASSIC = 6
 """The last of the types that CDF-1 and CDF-2 have."""
 
@@ -42,8 +44,8 @@ class Variable:
         records.
     dtype
         Its elements as they are stored.
-    begin
-        First byte of its data, or of that of its first record.
+    begin, length
+        First byte and number of bytes of its data, or of its first record.
     is_record
         Whether the first dimension is the record dimension.
     """
@@ -54,13 +56,8 @@ class Variable:
     attrs: Mapping[str, Any]
     dtype: np.dtype[Any]
     begin: int
+    length: int
     is_record: bool
-
-    @property
-    def length(self) -> int:
-        """Bytes of its data, or of that of one record."""
-        shape = self.shape[1:] if self.is_record else self.shape
-        return math.prod(shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ class Header:
     record_bytes: int
 
 
-def read_header(file: ScanFile, head: bytes) -> Header:
+def read_header(file: ScanFile, head: bytes, max_variables: int) -> Header:
     """Read the header of a file, of which `head` is the beginning.
 
     Raises
@@ -104,16 +101,24 @@ def read_header(file: ScanFile, head: bytes) -> Header:
     records = [number for number, (_, length) in enumerate(dims) if length == 0]
     if len(records) > 1:
         raise cursor.error("declares several record dimensions")
-    record = records[0] if records else None
+    record_dim = None
+    for record in records:
+        record_dim = dims[record][0]
+        dims[record] = (record_dim, n_records)
     attrs = cursor.attributes()
-    variables = [cursor.variable(dims, record) for _ in range(cursor.items(_VARIABLES))]
+    n_variables = cursor.items(_VARIABLES)
+    if n_variables > max_variables:
+        raise cursor.error(
+            f"declares {n_variables} variables, more than max_objects, {max_variables}"
+        )
+    variables = [cursor.variable(dims, record_dim) for _ in range(n_variables)]
     cursor.check_distinct([variable.name for variable in variables], "variables")
     record_bytes = _record_bytes(variables)
     _check_places(variables, cursor)
     if n_records == _STREAMING[cursor.count_bytes]:
         n_records = _records_in(file.size, variables, record_bytes)
-    counted = tuple(_with_records(variable, n_records) for variable in variables)
-    return Header(counted, attrs, None if record is None else dims[record][0], record_bytes)
+        variables = [_with_records(variable, n_records) for variable in variables]
+    return Header(tuple(variables), attrs, record_dim, record_bytes)
 
 
 def _padded(n_bytes: int) -> int:
@@ -132,7 +137,7 @@ def _check_places(variables: list[Variable], cursor: _Cursor) -> None:
     for variable in sorted(variables, key=lambda variable: variable.is_record):
         if variable.begin < free:
             raise cursor.error(f"puts {variable.name!r} where other data are")
-        free = variable.begin + variable.length
+        free = variable.begin + _padded(variable.length)
 
 
 def _records_in(n_bytes: int, variables: list[Variable], record_bytes: int) -> int:
@@ -148,8 +153,7 @@ def _records_in(n_bytes: int, variables: list[Variable], record_bytes: int) -> i
 def _with_records(variable: Variable, n_records: int) -> Variable:
     if not variable.is_record:
         return variable
-    fields = {name: getattr(variable, name) for name in Variable.__slots__}
-    return Variable(**{**fields, "shape": (n_records, *variable.shape[1:])})
+    return replace(variable, shape=(n_records, *variable.shape[1:]))
 
 
 class _Cursor:
@@ -185,7 +189,11 @@ class _Cursor:
         self.data += self.file.read_many([have], [more])[0]
 
     def number(self, n_bytes: int) -> int:
-        return int.from_bytes(self.take(n_bytes), "big")
+        start, stop = self.position, self.position + n_bytes
+        if stop > len(self.data):  # as `take` does; half of the time goes here
+            self._read_on(stop)
+        self.position = stop
+        return int.from_bytes(self.data[start:stop], "big")
 
     def count(self) -> int:
         """A number of things, a length, or the number of a dimension."""
@@ -208,8 +216,8 @@ class _Cursor:
             name = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise self.error(f"has a name that is not UTF-8: {raw[:100]!r}") from error
-        if not name or "/" in name:
-            raise self.error(f"has the impossible name {name[:100]!r}")
+        if not name:
+            raise self.error("has an empty name")
         return name
 
     def dtype(self) -> np.dtype[Any]:
@@ -231,26 +239,25 @@ class _Cursor:
             raise self.error("has two attributes of one name")
         return attrs
 
-    def variable(self, dims: list[tuple[str, int]], record: int | None) -> Variable:
-        """A variable, its record dimension of length 0."""
+    def variable(self, dims: list[tuple[str, int]], record_dim: str | None) -> Variable:
+        """A variable, by names and lengths of all dimensions."""
         name = self.name()
-        numbers = [self.count() for _ in range(self.count())]
+        rank = self.count()
+        if rank > _MAX_RANK:
+            raise self.error(f"has {rank} dimensions of {name!r}")
+        numbers = [self.count() for _ in range(rank)]
         if any(number >= len(dims) for number in numbers):
             raise self.error(f"has a dimension of {name!r} that is none of {len(dims)}")
-        if record in numbers[1:]:
+        names = tuple(dims[number][0] for number in numbers)
+        if record_dim in names[1:]:
             raise self.error(f"has a record dimension of {name!r} that is not its first")
         attrs, dtype = self.attributes(), self.dtype()
         self.count()  # its size
         begin = self.number(self.begin_bytes)
-        return Variable(
-            name,
-            tuple(dims[number][0] for number in numbers),
-            tuple(dims[number][1] for number in numbers),
-            attrs,
-            dtype,
-            begin,
-            bool(numbers) and numbers[0] == record,
-        )
+        shape = tuple(dims[number][1] for number in numbers)
+        is_record = names[:1] == (record_dim,)
+        length = math.prod(shape[is_record:]) * dtype.itemsize
+        return Variable(name, names, shape, attrs, dtype, begin, length, is_record)
 
     def check_distinct(self, names: list[str], what: str) -> None:
         if len(set(names)) < len(names):
