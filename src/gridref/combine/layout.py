@@ -53,6 +53,7 @@ class Layout:
 
     each_may_be_new: ClassVar[bool] = False
     """Whether inputs may lack some of the dimensions, and not all of them or none."""
+
     in_a_row: ClassVar[bool] = False
     """Whether inputs follow each other, as they do in a ragged archive, which counts them."""
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -56,6 +55,7 @@ from gridref.typing import Int64Array
 # Pixels that an input holds, where it is a mosaic with holes
 
 Labels = Mapping[str, Sequence[Any]]
+LabelsOfInputs = Mapping[str, Sequence[NDArray[Any]]]
 
 
 def held_rasters(
@@ -106,70 +106,20 @@ def held_rasters(
 # Labels of tiles along other dimensions, such as the dates of a time series
 
 
-@dataclass(frozen=True, eq=False)
-class Series:
-    """The labels that inputs have along dimensions beside rows and columns.
-
-    Attributes
-    ----------
-    labels
-        By dimension: those of each input.
-    """
-
-    labels: Mapping[str, Sequence[NDArray[Any]]]
-
-    @cached_property
-    def runs(self) -> Mapping[str, Runs]:
-        """Where each input is along each dimension, in the order of all labels."""
-        found = {}
-        for dim, held in self.labels.items():
-            every, places = united(dict(enumerate(held)))
-            found[dim] = Runs.of_places(places, len(every))
-        return found
-
-    def of(self, number: int) -> Labels:
-        """The labels of an input by dimension."""
-        return {dim: held[number].tolist() for dim, held in self.labels.items()}
-
-    def agrees(self, column: Column, values: Values) -> bool:
-        """Whether inputs have the same values of a variable under the same labels."""
-        if not all(map(values.available, column.arrays)):
-            return False
-        wide = self.repeated(column, [*self.labels])
-        return not contradicting_files(column, wide, self.runs, values)
-
-    def stacked(self, columns: Mapping[str, Column], y: str, x: str) -> dict[str, Column]:
-        """Add missing dimensions to labels and to arrays with rows and columns."""
-        laid = {name for name, column in columns.items() if {y, x} <= {*column.first.dims}}
-        return {
-            name: self.repeated(column, [*self.labels] if name in laid else [name])
-            if name in laid or name in self.labels
-            else column
-            for name, column in columns.items()
-        }
-
-    def repeated(self, column: Column, dims: Sequence[str]) -> Column:
-        """A variable with the dimensions that it lacks in front."""
-        for dim in reversed(dims):
-            lengths = {file: len(own) for file, own in enumerate(self.labels[dim])}
-            column = repeated_along(column, dim, lengths)
-        return column
-
-
-def labels_of(groups: Sequence[VirtualGroup], dims: Sequence[str], values: Values) -> Series:
-    """The labels of inputs, which have them as variables of the dimensions' names.
+def labels_of(
+    groups: Sequence[VirtualGroup], dims: Sequence[str], values: Values
+) -> dict[str, list[NDArray[Any]]]:
+    """The labels of each input, by dimension: inputs have them as variables of these names.
 
     Raises
     ------
     InvalidRequestError
         If an input has no label, or one in other units than the first.
     """
-    return Series(
-        {
-            dim: [_labels(own, dim, groups[0].arrays.get(dim), values) for own in groups]
-            for dim in dims
-        }
-    )
+    return {
+        dim: [_labels(own, dim, groups[0].arrays.get(dim), values) for own in groups]
+        for dim in dims
+    }
 
 
 def _labels(
@@ -203,27 +153,27 @@ class Plane(Layout):
 
     Attributes
     ----------
-    series
-        Labels along the dimensions beside rows and columns; None for a plane alone.
+    labels
+        Those of each file along the dimensions beside rows and columns; none for a plane alone.
     merges
         Whether files hold different variables, so that none of them lacks one.
     """
 
-    series: Series | None = None
+    labels: LabelsOfInputs = field(default_factory=dict)
     merges: bool = False
     pads: bool = True
 
     @classmethod
-    def of(cls, dims: tuple[str, str], spans: Int64Array, series: Series | None) -> Self:
-        """Files at their places along the dimensions of rows and columns, and at their labels."""
-        files = range(len(spans))
-        runs = {
-            dim: Runs.whole(files, spans[:, axis, 0].tolist(), int(spans[:, axis, 1].max()))
-            for axis, dim in enumerate(dims)
-        }
-        if series is None:
-            return cls(dims, runs)
-        return cls((*series.runs, *dims), {**series.runs, **runs}, series=series)
+    def of(cls, dims: tuple[str, str], spans: Int64Array, labels: LabelsOfInputs) -> Self:
+        """Files at their labels, in order, and at their places along rows and columns."""
+        runs = {}
+        for dim, held in labels.items():
+            every, places = united(dict(enumerate(held)))
+            runs[dim] = Runs.of_places(places, len(every))
+        for axis, dim in enumerate(dims):
+            starts, stop = spans[:, axis, 0].tolist(), int(spans[:, axis, 1].max())
+            runs[dim] = Runs.whole(range(len(spans)), starts, stop)
+        return cls((*runs,), runs, labels=labels)
 
     @property
     def plane(self) -> set[str]:
@@ -236,14 +186,28 @@ class Plane(Layout):
         return self.growing[:-2]
 
     def with_new_dims(self, columns: Mapping[str, Column], notes: Notes) -> Mapping[str, Column]:
-        """Give labels, and what is on pixels, the dimensions beside rows and columns."""
-        return columns if self.series is None else self.series.stacked(columns, *self.growing[-2:])
+        """Give what is on pixels the dimensions beside them, and labels their own."""
+        wide = dict(columns)
+        for name, column in columns.items():
+            if self.plane <= {*column.first.dims}:
+                wide[name] = self._repeated(column, self.beside)
+            elif name in self.beside:
+                wide[name] = self._repeated(column, (name,))
+        return wide
+
+    def _repeated(self, column: Column, dims: Sequence[str]) -> Column:
+        """A variable with the dimensions that it lacks in front."""
+        for dim in reversed(dims):
+            lengths = {file: len(own) for file, own in enumerate(self.labels[dim])}
+            column = repeated_along(column, dim, lengths)
+        return column
 
     def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
         """The dimensions beside rows and columns, where all files of one label say the same."""
-        if self.series is None:
+        if not self.beside or not all(map(task.values.available, column.arrays)):
             return ()
-        return self.beside if self.series.agrees(column, task.values) else ()
+        wide, runs = self._repeated(column, self.beside), {d: self.runs[d] for d in self.beside}
+        return () if contradicting_files(column, wide, runs, task.values) else self.beside
 
     def dims_of(self, column: Column, task: Task) -> tuple[str, ...] | None:
         """All dimensions, those beside rows and columns, or none.
@@ -268,9 +232,7 @@ class Plane(Layout):
     ) -> Column | None:
         """Repeat what lies along labels only; all files, or none, must have rows and columns."""
         if not self.plane & {*dims}:
-            for dim in reversed(dims):
-                column = repeated_along(column, dim, lengths[dim])
-            return column
+            return self._repeated(column, dims)
         cases = column.cases(lambda kind: str(kind.array.dims))
         y, x = self.growing[-2:]
         advice = f"only variables along {y} and {x} can be laid beside each other"
@@ -413,8 +375,8 @@ class _Mosaic:
     rasters
         What inputs hold by resolution (``""`` for the full one), filled while combining: all are on
         the pixels of the first one.
-    series
-        The labels of the inputs that are being combined, along `stack`.
+    labels
+        Those of the inputs that are being combined, along `stack`.
     n_noted
         How many inputs, at any resolution, are noted.
     notes_places
@@ -429,7 +391,7 @@ class _Mosaic:
     rules: CombineOptions
     stack: tuple[str, ...]
     merge: bool
-    series: Series | None = None
+    labels: LabelsOfInputs = field(default_factory=dict)
     rasters: dict[str, list[Raster]] = field(default_factory=dict)
     n_noted: int = 0
     notes_places: bool = True
@@ -444,9 +406,8 @@ class _Mosaic:
         self.x, self.y = plane_dims(groups[0], self.x, self.y)
         notes = Notes(self.rules, groups, unnamed)
         note_damaged(notes)
-        if self.stack:
-            self.series = labels_of(groups, self.stack, Values(self.read))
-            self._note_repeats(self.series, notes)
+        self.labels = labels_of(groups, self.stack, Values(self.read))
+        self._note_repeats(notes)
         dims = _Dims("", self.x, self.y)
         level = self._level(groups, dims, notes)
         if level is None or notes.problems:
@@ -459,9 +420,9 @@ class _Mosaic:
         group = VirtualGroup(level.arrays, overviews, attrs, report)
         return Combination(group, notes.report())
 
-    def _note_repeats(self, series: Series, notes: Notes) -> None:
+    def _note_repeats(self, notes: Notes) -> None:
         """Note inputs that have a label several times, where nothing says which is shown."""
-        for dim, held in series.labels.items() if self.rules.overlap == "raise" else ():
+        for dim, held in self.labels.items() if self.rules.overlap == "raise" else ():
             repeating = repeating_files(dict(enumerate(held)))
             if repeating:
                 notes.problem("overlap", dim, REPEATING, repeating, drop=False)
@@ -492,7 +453,7 @@ class _Mosaic:
     def _plane(self, dims: _Dims, spans: Int64Array, mapping: str) -> Plane:
         """The positions of the inputs at a resolution."""
         settled = {mapping: ("GeoTransform", "crs_wkt"), "": PYRAMID_ATTRIBUTES}
-        plane = Plane.of((dims.y, dims.x), spans, self.series)
+        plane = Plane.of((dims.y, dims.x), spans, self.labels)
         return replace(plane, settled=settled, merges=self.merge)
 
     def _rasters(self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes) -> list[Raster]:
@@ -519,7 +480,7 @@ class _Mosaic:
 
     def _held(self, raster: Raster, group: VirtualGroup, number: int, dims: _Dims) -> list[Raster]:
         """The pixels that an input holds, with the labels that distinguish it from others there."""
-        labels = {} if self.series is None else self.series.of(number)
+        labels = {dim: held[number].tolist() for dim, held in self.labels.items()}
         self.n_noted += 1
         numbered = replace(raster, number=self.n_noted)
         plane = (dims.y, dims.x)
@@ -549,20 +510,14 @@ class _Mosaic:
 
         An overview in which they are is left out.
         """
-        problems = self._overlaps("")
-        if problems or done.group is None:
+        problems, group = self._overlaps(""), done.group
+        if problems or group is None:
             return Combination(None, done.report, grouped([*done.problems, *problems]))
-        group = done.group
-        overviews = {
-            path: level for path, level in group.groups.items() if not self._overlaps(path)
-        }
-        if len(overviews) == len(group.groups):
+        left_out = {path: own[0] for path in group.groups if (own := self._overlaps(path))}
+        if not left_out:
             return done
-        drifts = [
-            _left_out(self._overlaps(path)[0], done.report.files)
-            for path in group.groups
-            if path not in overviews
-        ]
+        overviews = {path: own for path, own in group.groups.items() if path not in left_out}
+        drifts = [_left_out(problem, done.report.files) for problem in left_out.values()]
         attrs = _pyramid_attributes(group.attrs, overviews)
         report = replace(done.report, drifts=(*done.report.drifts, *drifts))
         return Combination(group.with_changes(groups=overviews, attrs=attrs), report)

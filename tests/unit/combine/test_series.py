@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gridref.combine import CombineOptions, combine, combine_mosaic
-from gridref.combine.mosaic import Series, labels_of
+from gridref.combine.mosaic import Plane, labels_of
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -18,11 +18,13 @@ from gridref.testing.reference_reader import read_slowly
 
 def test_labels_have_places_along_each_dimension() -> None:
     held = {"t": [np.array([5, 9]), np.array([7])], "z": [np.array(["b"]), np.array(["a"])]}
-    series = Series(held)
-    along = {dim: [runs.file.tolist(), runs.place.tolist()] for dim, runs in series.runs.items()}
+    spans = np.array([[[0, 2], [0, 3]], [[1, 3], [0, 3]]])
+    plane = Plane.of(("y", "x"), spans, held)
+    along = {dim: [plane.runs[dim].file.tolist(), plane.runs[dim].place.tolist()] for dim in held}
     assert along == {"t": [[0, 0, 1], [0, 2, 1]], "z": [[0, 1], [1, 0]]}
-    assert [runs.extent for runs in series.runs.values()] == [3, 2]
-    assert series.of(1) == {"t": [7], "z": ["a"]}
+    extents = {dim: runs.extent for dim, runs in plane.runs.items()}
+    assert extents == {"t": 3, "z": 2, "y": 3, "x": 3}
+    assert plane.growing == ("t", "z", "y", "x")
 
 
 def test_a_value_of_each_input_is_missing_where_no_input_has_its_labels() -> None:
