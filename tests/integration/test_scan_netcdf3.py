@@ -221,6 +221,16 @@ def test_one_variable_of_many_is_read_in_runs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, np.arange(10_000).reshape(-1, 5) + 2)
 
 
+def test_files_on_a_server_take_one_request_each(tmp_path: Path) -> None:
+    files = {f"/{day}.nc": records(tmp_path / f"{day}.nc", 24, first=24 * day) for day in range(5)}
+    with serving(Site({name: path.read_bytes() for name, path in files.items()})) as site:
+        catalog = tmp_path / "a.gridref"
+        gridref.build([f"{site.url}{name}" for name in files], catalog, "time")
+        assert len(site.requests) == len(files)
+        time = gridref.open_catalog(catalog)["time"][...]
+    np.testing.assert_array_equal(time, np.arange(120))
+
+
 def test_a_catalog_of_many_records_is_small(tmp_path: Path) -> None:
     path = records(tmp_path / "a.nc", 50_000)
     gridref.build([path], tmp_path / "a.gridref")

@@ -14,11 +14,13 @@ import numpy as np
 from gridref.errors import GridrefError
 from gridref.io import ScanFile, current_context
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.model.manifest import ChunkManifest, ChunkState, RunManifest
 from gridref.model.reference_systems import referred_names
 
 _MOST_BYTES, _MOST_CHUNKS = 64 * 2**10, 16
 """Largest coordinate to fetch ahead."""
+_MOST_RECORDS, _MOST_SPAN_BYTES = 1024, 256 * 2**10
+"""The same where it is in records: all bytes from the first one to the last one are fetched."""
 
 
 def keep_coordinates(group: VirtualGroup, file: ScanFile) -> None:
@@ -51,7 +53,12 @@ def _coordinates(group: VirtualGroup) -> Iterator[VirtualArray]:
 def _rows(array: VirtualArray) -> Iterator[ChunkManifest]:
     """The stored chunks of a small array."""
     n_chunks = sum(manifest.n_rows for manifest in array.manifests)
-    for manifest in array.manifests if n_chunks <= _MOST_CHUNKS else ():
+    in_records = all(
+        isinstance(each, RunManifest) and each.n_rows * each.stride <= _MOST_SPAN_BYTES
+        for each in array.manifests
+    )
+    most = _MOST_RECORDS if in_records else _MOST_CHUNKS
+    for manifest in array.manifests if n_chunks <= most else ():
         rows = manifest.take(np.arange(manifest.n_rows))
         rows = rows.take(np.flatnonzero(rows.state == ChunkState.RANGE))
         if rows.n_rows and rows.stored_bytes <= _MOST_BYTES:
