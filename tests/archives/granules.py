@@ -96,7 +96,9 @@ def volumes(folder: Path) -> Archive:
                 f"{at}/azimuth": Variable(("azimuth",), angles, {"units": "degrees"}),
                 f"{at}/range": Variable(("range",), 250.0 * np.arange(6), {"units": "meters"}),
                 f"{at}/time": Variable(
-                    ("azimuth",), seconds, {"units": "seconds since 2024-06-01"}
+                    ("azimuth",),
+                    seconds,
+                    {"units": "seconds since 2024-06-01", "standard_name": "time"},
                 ),
                 f"{at}/DBZH": Variable(
                     ("azimuth", "range"), field_of(f"{volume}{sweep}", n_rays, 6), {}, (12, 6)

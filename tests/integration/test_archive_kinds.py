@@ -127,3 +127,16 @@ def test_files_are_added_by_the_advice_that_was_taken(kind: Kind, tmp_path: Path
     gridref.build(first, catalog)
     gridref.open_catalog(catalog).append(last)
     assert_as_expected(archive, catalog)
+
+
+def test_times_that_are_no_coordinate_do_not_order_files_of_the_same_labels(tmp_path: Path) -> None:
+    days = {"units": "days since 2001-01-01"}
+    for number in range(3):
+        written = ("time", [100.0 + number, 100.5 + number], days)
+        ds = xr.Dataset({"t": ("time", [1.0, 2.0]), "written": written}, {"time": [0, 1]})
+        ds["time"].attrs = days
+        ds.to_netcdf(tmp_path / f"{'abc'[number]}.nc", unlimited_dims=["time"])
+    done = gridref.plan(sorted(tmp_path.iterdir()))
+    assert [layout.resolution for layout in done.report.of_cause("layout")] == [
+        "laid out by layout=Stack('part1', labels='{part1}.nc')"
+    ]

@@ -22,7 +22,7 @@ from gridref.api.layout.sources import REPLACED
 from gridref.combine import Combination, CombineOptions, DriftReport
 from gridref.combine.options import Read
 from gridref.combine.report import Drift
-from gridref.errors import InvalidRequestError, Message, Option, UnclearLayoutError
+from gridref.errors import InvalidRequestError, Message, Option, Problem, UnclearLayoutError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.options import given_options
@@ -140,18 +140,11 @@ def _resolved(
 
     What would lose or guess is left to the user.
     """
-    advised = [
-        {
-            (option.name, option.value)
-            for option in Message(problem.message).options
-            if isinstance(option.value, str)
-        }
-        for problem in done.problems
-    ]
-    if not all(_LOSSLESS.keys() & own for own in advised):
+    advised = [_advice(problem) for problem in done.problems]
+    if not all(advised):
         return candidate, done
-    for advice in [own for own in _LOSSLESS if any(own in each for each in advised)]:
-        added = _LOSSLESS[advice]
+    chosen = [added for advice, added in _LOSSLESS.items() if any(advice in own for own in advised)]
+    for added in chosen:
         if added.keys() & candidate.options.keys():
             continue
         names = list(dict.fromkeys(str(problem.variable) for problem in done.problems))
@@ -163,6 +156,12 @@ def _resolved(
         if not resolved.problems:
             return other, resolved
     return candidate, done
+
+
+def _advice(problem: Problem) -> set[tuple[str, str]]:
+    """What a problem advises that loses nothing."""
+    named = [(option.name, option.value) for option in Message(problem.message).options]
+    return {advice for advice in _LOSSLESS if advice in named}
 
 
 def _laid_out(candidate: Candidate, facts: Facts, rules: CombineOptions) -> Combination:
@@ -266,11 +265,8 @@ def _disagreement(
 
 
 def _outcome(done: Combination) -> str:
-    """Shape, missing parts and problems in words."""
-    if done.group is None:
-        first = done.problems[0]
-        return Message(f"{len(done.problems)} problems, as {first.variable}: ", first.message)
-    arrays = done.group.all_arrays()
+    """Shape and missing parts in words."""
+    arrays = done.unwrap().all_arrays()
     path, largest = max(arrays.items(), key=lambda item: item[1].size)
     missing = _share_missing(largest)
     return f"{path} {largest.sizes_text}" + (f", {missing:.0%} of it missing" if missing else "")

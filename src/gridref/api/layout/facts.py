@@ -147,21 +147,24 @@ class Facts:
     def by_times(self) -> dict[str, tuple[int, ...]]:
         """Dimensions along which times of no two files overlap, and the files in their order.
 
-        The times are in a variable of another name. Where several disagree, none counts.
+        The times are in a variable of another name; of a dimension that has labels, in one that
+        other variables name as their coordinate, or that is called time by its standard name. Where
+        several disagree, none counts.
         """
         held = [group.all_arrays() for group in self.groups]
-        found: dict[str, set[tuple[int, ...] | None]] = {}
+        named = {w for a in held[0].values() for w in str(a.attrs.get("coordinates", "")).split()}
+        orders: dict[str, set[tuple[int, ...]]] = {}
         for path, array in held[0].items():
-            if array.ndim == 1 and not _is_index(path, array) and is_time_like(array.attrs):
-                order = self._order([own.get(path) for own in held])
-                found.setdefault(array.dims[0], set()).add(order)
-        orders = {dim: own - {None} for dim, own in found.items()}
-        return {
-            dim: order
-            for dim in sorted(orders)
-            for order in orders[dim]
-            if len(orders[dim]) == 1 and order
-        }
+            if array.ndim != 1 or _is_index(path, array) or not is_time_like(array.attrs):
+                continue
+            (dim,) = array.dims
+            says = (
+                path.rpartition("/")[2] in named or text_of(array.attrs, "standard_name") == "time"
+            )
+            order = self._order([own.get(path) for own in held])
+            if order is not None and (says or dim not in self.labelled):
+                orders.setdefault(dim, set()).add(order)
+        return {dim: min(orders[dim]) for dim in sorted(orders) if len(orders[dim]) == 1}
 
     def _order(self, coordinates: Sequence[VirtualArray | None]) -> tuple[int, ...] | None:
         """Files in the order of their times, if all are of one unit and none overlap."""
