@@ -99,7 +99,8 @@ class Parser:
         if self.options.storage_options is None:
             options = {**options, "storage_options": _storage_options(url, registry)}
         group = scan(url, **options)
-        return ManifestStore(_manifest_group(group, self.inline_limit), registry=registry)
+        manifests = _manifest_group(group, self.inline_limit, options["storage_options"])
+        return ManifestStore(manifests, registry=registry)
 
 
 def to_virtualizarr(
@@ -121,7 +122,7 @@ def to_virtualizarr(
         Largest size in bytes, decoded, of an array that is written into its manifest where its
         chunks cannot be referenced.
     storage_options
-        Options of the sources' filesystems, to load variables.
+        Options of the sources' filesystems, to load variables and arrays that are written decoded.
 
     Returns
     -------
@@ -139,7 +140,7 @@ def to_virtualizarr(
     >>> virtual.vz.to_icechunk(session.store)  # doctest: +SKIP
     """
     store = open_store(group, storage_options=storage_options)
-    manifests = _manifest_group(group, inline_limit).to_virtual_datasets()
+    manifests = _manifest_group(group, inline_limit, storage_options).to_virtual_datasets()
     names = None if loadable_variables is None else list(loadable_variables)
     datasets = {
         path: replace_virtual_with_loadable_vars(
@@ -195,8 +196,10 @@ def _storage_options(url: str, registry: Any) -> dict[str, Any] | None:
     return options_of_store(store)
 
 
-def _manifest_group(group: VirtualGroup, inline_limit: int) -> ManifestGroup:
-    export = Export.of(group, _TARGET, reader_for(), inline_limit)
+def _manifest_group(
+    group: VirtualGroup, inline_limit: int, storage_options: Mapping[str, Any] | None
+) -> ManifestGroup:
+    export = Export.of(group, _TARGET, reader_for(storage_options), inline_limit)
     export.refuse()
     return _manifests_below(export, group, "")
 

@@ -271,3 +271,21 @@ def test_parser_takes_over_the_registrys_access_to_s3(bucket: Bucket) -> None:
     )
     expected = xr.open_dataset(MONTH, engine="netcdf4")
     xr.testing.assert_equal(virtual["tas"].variable.compute(), expected["tas"].variable)
+
+
+def test_arrays_written_by_value_are_read_with_the_options(bucket: Bucket, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset("masked", (8,), "i4", chunks=(4,), compression="gzip")
+        made[:] = np.arange(8)
+        made.id.write_direct_chunk((4,), np.arange(4, dtype="<i4").tobytes(), filter_mask=1)
+    expected = [0, 1, 2, 3, 0, 1, 2, 3]
+    url = bucket.put("masked.h5", (tmp_path / "a.h5").read_bytes())
+    parser = gridref.virtualizarr.Parser(storage_options=bucket.options)
+    registry = ObjectStoreRegistry({f"s3://{BUCKET}": LocalStore()})
+    virtual = virtualizarr.open_virtual_dataset(url, registry, parser, loadable_variables=[])
+    np.testing.assert_array_equal(through_icechunk(virtual)["masked"], expected)
+    group = gridref.scan(url, storage_options=bucket.options)
+    virtual = gridref.virtualizarr.to_virtualizarr(
+        group, loadable_variables=[], storage_options=bucket.options
+    )
+    np.testing.assert_array_equal(through_icechunk(virtual)["masked"], expected)
