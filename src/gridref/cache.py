@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from gridref.errors import InvalidRequestError
 from gridref.forks import new_lock, tell_in_children
+
+VARIABLE = "GRIDREF_CACHE_BYTES"
+"""Environment variable with another number of bytes for `cache_bytes`."""
+
+_CACHE_BYTES = 64 * 2**20
+
+
+def cache_bytes() -> int:
+    """Bytes that one cache keeps; caches of small things keep a part of them.
+
+    Decoded chunks have a size of their own, ``cache_bytes=`` of an opened catalog.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the environment variable holds no number.
+    """
+    text = os.environ.get(VARIABLE, "").strip()
+    if text and not text.isdecimal():
+        raise InvalidRequestError(
+            f"{VARIABLE} in the environment says {text!r}: write a number of bytes, like"
+            f" {_CACHE_BYTES}"
+        )
+    return int(text or _CACHE_BYTES)
 
 
 def nbytes_of(values: Any) -> int:

@@ -23,26 +23,14 @@ from functools import wraps
 from operator import itemgetter
 from typing import Any, Concatenate
 
-from gridref.cache import LRU
-
-FORMS_BYTES = 64 << 20
-"""Most bytes of all learned forms together, roughly."""
+from gridref.cache import LRU, cache_bytes
 
 _LONGEST = 2048
 _MOST_CUTS, _MOST_HOLES = 8, 512
 
 
 class LearnedForms(LRU[Any]):
-    """What follows from metadata, by keys of which the first item says what it is.
-
-    Parameters
-    ----------
-    max_bytes
-        Most bytes that all of it takes, roughly.
-    """
-
-    def __init__(self, max_bytes: int = FORMS_BYTES) -> None:
-        super().__init__(max_bytes)
+    """What follows from metadata, by keys of which the first item says what it is."""
 
     def remembers[Piece: bytes | str | tuple[Any, ...], **P, R](
         self, parse: Callable[Concatenate[Piece, P], R]
@@ -132,5 +120,5 @@ def joined_parts(parts: Sequence[slice]) -> Callable[[bytes], bytes]:
     return lambda data: b"".join(take(data))
 
 
-FORMS = LearnedForms()
+FORMS = LearnedForms(cache_bytes())
 """The store of this process."""

@@ -7,7 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from gridref.cache import LRU, nbytes_of
+from gridref.cache import LRU, cache_bytes, nbytes_of
+from gridref.errors import InvalidRequestError
 
 
 def sized(max_bytes: int, **options: int) -> LRU[str]:
@@ -199,3 +200,18 @@ def test_threads_keep_the_bound() -> None:
         thread.join()
     assert cache.n_bytes <= 50
     assert cache.n_bytes == sum(len(cache.get(str(n)) or "") for n in range(37))
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", 1 << 26), (" 4096 ", 4096), ("0", 0)])
+def test_the_environment_sets_the_size_of_caches(
+    text: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRIDREF_CACHE_BYTES", text)
+    assert cache_bytes() == expected
+
+
+@pytest.mark.parametrize("text", ["64 MB", "-1", "1e6"])
+def test_a_size_that_is_no_number_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRIDREF_CACHE_BYTES", text)
+    with pytest.raises(InvalidRequestError, match=r"GRIDREF_CACHE_BYTES .* a number of bytes"):
+        cache_bytes()

@@ -8,7 +8,7 @@ from gridref.learned import LearnedForms
 
 
 def test_equal_pieces_are_parsed_once() -> None:
-    forms, parsed = LearnedForms(), []
+    forms, parsed = LearnedForms(1 << 20), []
 
     @forms.remembers
     def upper(piece: bytes, width: int) -> bytes:
@@ -21,21 +21,21 @@ def test_equal_pieces_are_parsed_once() -> None:
 
 
 def test_long_pieces_are_not_kept() -> None:
-    forms = LearnedForms()
+    forms = LearnedForms(1 << 20)
     length = forms.remembers(len)
     assert [length(bytes(n)) for n in (2048, 2049)] == [2048, 2049]
     assert len(forms) == 1
 
 
 def test_what_a_parser_refuses_is_refused_again() -> None:
-    refuse = LearnedForms().remembers(int)
+    refuse = LearnedForms(1 << 20).remembers(int)
     for _ in range(2):
         with pytest.raises(ValueError, match="invalid literal"):
             refuse("x")
 
 
 def test_bytes_are_found_whatever_is_in_their_holes() -> None:
-    forms = LearnedForms()
+    forms = LearnedForms(1 << 20)
     holes = [slice(2, 4), slice(4, 4), slice(6, 8)]
     assert forms.keep("kind", b"ab..cd..", holes, "value", 10) == "value"
     assert forms.find("kind", b"ab12cd34") == "value"
@@ -45,7 +45,7 @@ def test_bytes_are_found_whatever_is_in_their_holes() -> None:
 
 
 def test_other_holes_of_equally_long_bytes_are_looked_through_too() -> None:
-    forms = LearnedForms()
+    forms = LearnedForms(1 << 20)
     forms.keep("kind", b"ab..", [slice(2, 4)], 1, 10)
     forms.keep("kind", b"..ab", [slice(0, 2)], 2, 10)
     assert [forms.find("kind", data) for data in (b"ab12", b"12ab", b"1234")] == [1, 2, None]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.cache import LRU, nbytes_of
+from gridref.cache import LRU, cache_bytes, nbytes_of
 from gridref.catalog.chunk_rows import ChunkBatch, SourceIndex
 from gridref.catalog.entries import TableEntry
 from gridref.catalog.folder import TablePlace
@@ -34,7 +34,6 @@ from gridref.errors import Place
 from gridref.model.manifest import ChunkChecksums, ChunkState, KnownChecksums
 from gridref.typing import Int64Array
 
-_MAX_CACHED_BYTES = 32 * 2**20
 _ALGORITHM = "crc32c"
 
 
@@ -135,7 +134,7 @@ class ChecksumTable:
 
     def __init__(self, table: TableFile) -> None:
         self.table = table
-        self._kept = LRU[ChunkChecksums](_MAX_CACHED_BYTES, nbytes_of, keeps_last=1)
+        self._kept = LRU[ChunkChecksums](cache_bytes() // 2, nbytes_of, keeps_last=1)
         self._first: Int64Array | None = None
         self._unchecked: frozenset[int] = frozenset()
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gridref.cache import LRU, nbytes_of
+from gridref.cache import LRU, cache_bytes, nbytes_of
 from gridref.catalog.checksums import ChecksumTable, SourceChecksums
 from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
 from gridref.catalog.folder import Folder
@@ -45,7 +45,6 @@ from gridref.typing import Int64Array
 
 # Sources and chunk rows
 
-_MAX_CACHED_BYTES = 64 * 2**20
 _ROW_COLUMNS = ("source", "offset_step", "length", "state", "filter_mask")
 
 
@@ -170,8 +169,8 @@ class ChunkTable:
     def __init__(self, table: TableFile, sources: SourceTable) -> None:
         self.table = table
         self.sources = sources
-        self._groups = LRU[_Rows](_MAX_CACHED_BYTES // 2, nbytes_of, keeps_last=1)
-        self._payloads = LRU[NDArray[np.uint8]](_MAX_CACHED_BYTES // 2, nbytes_of, keeps_last=1)
+        self._groups = LRU[_Rows](cache_bytes() // 2, nbytes_of, keeps_last=1)
+        self._payloads = LRU[NDArray[np.uint8]](cache_bytes() // 2, nbytes_of, keeps_last=1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkTable, (self.table, self.sources)
@@ -261,7 +260,6 @@ def _columns(rows: _Rows) -> tuple[NDArray[Any], ...]:
 
 # Parts: the three tables that one commit wrote
 
-_KEPT_BYTES = 8 * 2**20
 _LISTS = ("row_stride", "stored_shape", "origin", "step")
 _BLOCK_COLUMNS = ("encoding", "first_row", *_LISTS)
 
@@ -347,7 +345,7 @@ class Part:
         self.blocks = blocks
         self.chunks = chunks
         self.statistics = statistics
-        self._groups = LRU[_BlockRows](_KEPT_BYTES, nbytes_of, keeps_last=1)
+        self._groups = LRU[_BlockRows](cache_bytes() // 8, nbytes_of, keeps_last=1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Part, (self.sources, self.blocks, self.chunks, self.statistics)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gridref.cache import LRU
+from gridref.cache import LRU, cache_bytes
 from gridref.forks import new_lock
 from gridref.io.coalesce import REMOTE_MERGING, plan_reads
 from gridref.model.manifest import Source
@@ -116,8 +116,6 @@ class Beginning:
 
 # Bytes that combining will read, fetched along with the metadata
 
-_KEPT_BYTES = 64 * 2**20
-
 
 class AtHand:
     """Ranges of files as they were when they were scanned. Thread-safe.
@@ -126,7 +124,7 @@ class AtHand:
     """
 
     def __init__(self) -> None:
-        self._parts = LRU[bytes](_KEPT_BYTES, lambda part: 300 + len(part))
+        self._parts = LRU[bytes](cache_bytes(), lambda part: 300 + len(part))
 
     def keep(self, source: Source, offsets: Sequence[int], parts: Sequence[bytes]) -> None:
         """Keep the bytes that begin at each of some offsets."""

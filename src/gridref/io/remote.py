@@ -25,7 +25,7 @@ from typing import Any
 
 from fsspec.archive import AbstractArchiveFileSystem
 
-from gridref.cache import LRU
+from gridref.cache import LRU, cache_bytes
 from gridref.errors import GridrefError, Place, SourceUnavailableError
 from gridref.forks import new_lock, tell_in_children
 from gridref.io.address import absolute_url, is_local, open_filesystem, real_path
@@ -210,7 +210,6 @@ _KNOWN = frozenset({*_VERSION_HEADERS, "LastModified", "VersionId"})
 
 # Files on any fsspec filesystem
 
-_KEPT_BYTES = 16 * 2**20
 _RANGE_NOT_SATISFIABLE = 416
 _one_at_a_time = new_lock()
 """For members of an archive: they share one open file, whose position threads would share."""
@@ -237,7 +236,9 @@ class RemoteFiles:
         self._retry = retry or RetryPolicy()
         self._traffic = current_traffic()
         tell_in_children(self)
-        self._located = LRU[tuple[Any, str]](_KEPT_BYTES, lambda located: 200 + 2 * len(located[1]))
+        self._located = LRU[tuple[Any, str]](
+            cache_bytes() // 4, lambda located: 200 + 2 * len(located[1])
+        )
         self._servers: dict[tuple[str, SourcePolicy | None], Any] = {}
         self._by_address = any("://" in name for name in self._storage_options)
 

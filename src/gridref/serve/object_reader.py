@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.cache import LRU
+from gridref.cache import LRU, cache_bytes
 from gridref.codecs import decode_chunk, encode_chunk, gzip_from_zlib
 from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.encoding import Codec, bytes_codec
@@ -33,8 +33,6 @@ from gridref.serve.tasks import Buffer
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array
 
-KEPT_ENCODED_BYTES = 64 * 2**20
-"""Size of the cache of encoded chunks, which can only be made whole."""
 AT_HAND_BYTES = 256 * 2**10
 """Most bytes of a file that are copied at once where others may have to wait for it."""
 
@@ -50,7 +48,7 @@ class ObjectReader:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self._encoded = LRU[bytes](KEPT_ENCODED_BYTES, len)
+        self._encoded = LRU[bytes](cache_bytes(), len)
 
     def size(self, virtual_object: VirtualObject) -> int:
         """Size in bytes; encodes the chunk where there is no other way."""

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gridref.cache import LRU
+from gridref.cache import LRU, cache_bytes
 from gridref.codecs import encode_chunk
 from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualGroup
@@ -163,10 +163,6 @@ def _portable(
 METADATA_KEY = "zarr.json"
 CHUNK_PREFIX = "c"
 _CHUNKS = f"/{CHUNK_PREFIX}/"
-KEPT_SHARDS_BYTES = 64 * 2**20
-"""Size of the layouts of shards that are kept between the requests for one shard's parts."""
-KEPT_PAGES_BYTES = 16 * 2**20
-"""Size of the references that are kept between the requests for neighbouring chunks."""
 
 
 type Page = ReferencePage | DecodedPage
@@ -192,8 +188,8 @@ class KeySpace:
         self._exceptions = dict(exceptions or {})
         self._views: dict[str, ArrayView] = {}
         self._documents: dict[str, VirtualObject] = {}
-        self._shards = LRU[VirtualObject](KEPT_SHARDS_BYTES, _layout_bytes, keeps_last=1)
-        self._pages = LRU[Page](KEPT_PAGES_BYTES, attrgetter("n_bytes"), keeps_last=1)
+        self._shards = LRU[VirtualObject](cache_bytes(), _layout_bytes, keeps_last=1)
+        self._pages = LRU[Page](cache_bytes() // 4, attrgetter("n_bytes"), keeps_last=1)
 
     @cached_property
     def _groups(self) -> dict[str, VirtualGroup]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gridref.cache import LRU
+from gridref.cache import LRU, cache_bytes
 from gridref.faces.http.bodies import Body, multipart, whole
 from gridref.faces.http.requests import Preconditions, UnsatisfiableError, parse_range
 from gridref.serve.segments import LiteralSegment, VirtualObject
@@ -78,7 +78,7 @@ def representation(
     return replace(plain, virtual_object=packed, size=len(data), coding="gzip")
 
 
-_GZIPPED = LRU[bytes](16 * 2**20, len)
+_GZIPPED = LRU[bytes](cache_bytes() // 4, len)
 """Documents by their ETag: compressed once for all requests."""
 
 

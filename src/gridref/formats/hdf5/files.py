@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from gridref.cache import LRU
+from gridref.cache import LRU, cache_bytes
 from gridref.errors import (
     GridrefError,
     Place,
@@ -53,7 +53,6 @@ from gridref.model.source_policy import SourcePolicy
 
 _BLOCK_BYTES = 1 << 13
 _BLOCK_BYTES_OF_SMALL_FILES = 1 << 14
-_KEPT_BYTES = 1 << 24
 _NEAR_BLOCKS = 8
 _READ_WHOLE_BYTES = 1 << 19
 
@@ -71,7 +70,7 @@ class BlockReader:
         self._file = file
         is_small = file.size <= _READ_WHOLE_BYTES
         self._unit = _BLOCK_BYTES_OF_SMALL_FILES if is_small else _BLOCK_BYTES
-        self._blocks = LRU[bytes](_KEPT_BYTES, len)
+        self._blocks = LRU[bytes](cache_bytes() // 4, len)
         self._last = -1, b""
         self._n_left = limits().reads_of(file.size)
         if is_small and file.size and file.is_remote:
@@ -122,7 +121,7 @@ class BlockReader:
             if number - last <= _NEAR_BLOCKS
         )
         near = [number for numbers in between for number in numbers if number not in self._blocks]
-        self._load(sorted([*wanted, *near])[: _KEPT_BYTES // self._unit // 2])
+        self._load(sorted([*wanted, *near])[: self._blocks.max_bytes // self._unit // 2])
 
     def _is_inside(self, offset: int) -> bool:
         return 0 <= offset < self._file.size

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gridref.cache import LRU
+from gridref.cache import LRU, cache_bytes
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.filters import Filter, read_filters, unfiltered
@@ -571,7 +571,6 @@ def _read_header(file: Hdf5Bytes, address: int) -> FieldCursor:
 # The global heap: variable-length elements, region references and mappings
 
 _FIRST_READ_BYTES = 4096
-_KEPT_BYTES = 1 << 26
 _INTEGERS = {2: "H", 4: "I", 8: "Q"}
 _COLLECTION = "a collection of the global heap"
 
@@ -590,7 +589,7 @@ class GlobalHeap:
     def __init__(self, file: Hdf5Bytes) -> None:
         self._file = file
         self._collections = LRU[_Collection](
-            _KEPT_BYTES, lambda collection: len(collection.data), keeps_last=1
+            cache_bytes(), lambda collection: len(collection.data), keeps_last=1
         )
         self._budget = limits().reads_of(file.end_address)
         self._last: tuple[int, _Collection | None] = -1, None

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gridref.cache import LRU
+from gridref.cache import LRU, cache_bytes
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.kerchunk.references import Reference
 from gridref.formats.zarr.files import StoreFiles
@@ -25,7 +25,6 @@ from gridref.limits import beyond, limits
 from gridref.secrets import shown_address
 
 METADATA_FILE = ".zmetadata"
-KEPT_BYTES = 64 * 2**20
 ROW_BYTES = 200
 """Approximate size of a row in Python objects."""
 _COLUMNS = ("raw", "path", "offset", "size")
@@ -86,7 +85,7 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
             if key.rpartition("/")[2] == ".zarray"
         }
         self._tables = LRU[_Columns](
-            KEPT_BYTES,
+            cache_bytes(),
             lambda columns: ROW_BYTES * max(map(len, columns.values()), default=0),
             keeps_last=1,
         )

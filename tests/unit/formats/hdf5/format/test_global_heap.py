@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import SourceFormatError
-from gridref.formats.hdf5 import heaps as global_heap
 from gridref.formats.hdf5.bytes import Hdf5Bytes
 from gridref.formats.hdf5.heaps import GlobalHeap
 from tests.hdf5_bytes import BufferReader
@@ -92,7 +91,7 @@ def test_the_same_bytes_cannot_be_used_without_end(limited: Callable[[str], None
 
 
 def test_collections_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(global_heap, "_KEPT_BYTES", 8192)
+    monkeypatch.setenv("GRIDREF_CACHE_BYTES", "8192")
     one = collection(packed(1, bytes(4000)))
     heap = heap_of(one * 9)
     for _ in range(2):
