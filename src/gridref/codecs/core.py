@@ -39,7 +39,6 @@ from gridref.codecs.stage import (
     as_bytes,
     decompressed,
     four_more_bytes,
-    most_bytes,
 )
 from gridref.codecs.unpacking import renumber
 from gridref.limits import beyond, limits
@@ -286,10 +285,11 @@ def _blosc_bytes(raw: Raw, decoded_bytes: int | None) -> int:
     # The library trusts the header's size of the source, so it has to be right.
     if stored != len(raw):
         raise ValueError(f"header says {stored} bytes are stored, got {len(raw)}")
-    if n_bytes > most_bytes(decoded_bytes) or (
-        decoded_bytes is not None and n_bytes != decoded_bytes
-    ):
-        raise ValueError(f"header says {n_bytes} bytes are decoded, expected {decoded_bytes}")
+    what = f"header says {n_bytes} bytes are decoded"
+    if decoded_bytes not in (None, n_bytes):
+        raise ValueError(f"{what}, expected {decoded_bytes}")
+    if decoded_bytes is None and n_bytes > limits().decoded_bytes:
+        raise ValueError(beyond("decoded_bytes", what))
     return n_bytes
 
 

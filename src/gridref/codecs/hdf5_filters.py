@@ -34,7 +34,7 @@ from gridref.codecs.stage import (
     most_bytes,
     same_bytes,
 )
-from gridref.limits import limits
+from gridref.limits import beyond, limits
 
 # Contiguous frames of C-Blosc2, stored by HDF5's Blosc2 filter
 
@@ -88,8 +88,10 @@ class Blosc2Frame:
             -(-length // chunk) * -(-chunk // block) * block
             for length, chunk, block in zip(*extents, strict=True)
         )
-        if in_chunks != padded or padded > limits().decoded_bytes:
+        if in_chunks != padded:
             raise ValueError(f"header says {in_chunks} bytes are in chunks, blocks have {padded}")
+        if padded > limits().decoded_bytes:
+            raise ValueError(beyond("decoded_bytes", f"header says blocks have {padded} bytes"))
         return prod(extents[0]) * item_bytes
 
     @property
@@ -203,8 +205,11 @@ def _one_chunk(data: bytes) -> bytes:
 
 def _check_size(said: int, decoded_bytes: int | None) -> int:
     """Refuse a header with another size than the array's."""
-    if said > limits().decoded_bytes or decoded_bytes not in (None, said):
-        raise ValueError(f"header says {said} bytes are decoded, expected {decoded_bytes}")
+    what = f"header says {said} bytes are decoded"
+    if decoded_bytes not in (None, said):
+        raise ValueError(f"{what}, expected {decoded_bytes}")
+    if said > limits().decoded_bytes:
+        raise ValueError(beyond("decoded_bytes", what))
     return said
 
 

@@ -45,8 +45,9 @@ from gridref.codecs.stage import (
     decompressed,
     four_more_bytes,
     most_bytes,
+    too_large,
 )
-from gridref.limits import limits
+from gridref.limits import beyond, limits
 
 # Streams of the zfp compressor
 
@@ -163,7 +164,17 @@ def _lzma_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
         start = partial(lzma.LZMADecompressor, form, filters=filters)
     else:
         start = partial(lzma.LZMADecompressor, form, memlimit=limits().lzma_bytes)
-    return lambda raw: decompressed(start, raw, limit)
+
+    def decode(raw: Raw) -> Raw:
+        try:
+            return decompressed(start, raw, limit)
+        except lzma.LZMAError as error:
+            if "Memory usage limit" not in str(error):
+                raise
+            what = "the stream asks for more memory for its dictionary"
+            raise ValueError(beyond("lzma_bytes", what)) from error
+
+    return decode
 
 
 def _lz4_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
@@ -175,7 +186,9 @@ def _lz4_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> 
             raise ValueError(f"{len(raw)} bytes are too few for a header and a block")
         size = int.from_bytes(as_bytes(raw[:4]), "little")
         if size > limit:
-            raise ValueError(f"header says {size} bytes are decoded, expected {decoded_bytes}")
+            raise too_large(
+                f"header says {size} bytes are decoded, expected at most {limit}", limit
+            )
         decoded: Raw = imagecodecs.lz4_decode(raw[4:], out=size)
         if len(decoded) != size:
             raise ValueError(f"header says {size} bytes are decoded, got {len(decoded)}")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.limits import limits
+from gridref.limits import beyond, limits
 
 type Raw = bytes | bytearray | memoryview | NDArray[np.uint8]
 """One-dimensional bytes: ``len`` is the size in bytes."""
@@ -137,6 +137,12 @@ def four_more_bytes(config: Config, decoded_bytes: int | None, spec: ArraySpec) 
 def most_bytes(decoded_bytes: int | None) -> int:
     """The number of bytes that a stage may produce."""
     return limits().decoded_bytes if decoded_bytes is None else decoded_bytes
+
+
+def too_large(what: str, max_bytes: int) -> ValueError:
+    """The error about more bytes than `most_bytes` says, which may be those of the array."""
+    is_limit = max_bytes == limits().decoded_bytes
+    return ValueError(beyond("decoded_bytes", what) if is_limit else what)
 
 
 def _same_spec(config: Config, spec: ArraySpec) -> ArraySpec:
@@ -277,7 +283,7 @@ def decompressed(
         parts.append(stream.decompress(rest, max_bytes - size + 1))
         size += len(parts[-1])
         if size > max_bytes:
-            raise ValueError(f"decompresses to more than {max_bytes} bytes")
+            raise too_large(f"decompresses to more than {max_bytes} bytes", max_bytes)
         if not stream.eof:
             raise ValueError("compressed stream is cut short")
         rest = stream.unused_data

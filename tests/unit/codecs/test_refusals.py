@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import imagecodecs
+import numcodecs
 import numpy as np
 import pytest
 
@@ -76,6 +78,28 @@ def test_zstd_frames_that_promise_too_much_are_not_begun(width: int) -> None:
     with pytest.raises(GridrefError) as caught:
         decode_chunk(frame, form)
     assert "more than the limit decoded_bytes" in text_of(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("codec", "limit", "number"),
+    [
+        ("bz2", "decoded_bytes", 99),
+        ("lzma", "decoded_bytes", 99),
+        ("lzma", "lzma_bytes", 100_000),
+        ("lz4", "decoded_bytes", 99),
+    ],
+)
+def test_errors_of_decoders_name_the_limit(
+    codec: str, limit: str, number: int, limited: Callable[[str], None]
+) -> None:
+    """Below a checksum or another compression, nothing says how large what is decoded is."""
+    stored = numcodecs.get_codec({"id": codec}).encode(bytes(1000))
+    values = np.zeros(number, "u1")  # decoders are kept by encoding and shape, with their limits
+    form = encoding(values, Codec.of("gzip", level=1), Codec(f"numcodecs.{codec}"))
+    limited(f"{limit}={number}")
+    with pytest.raises(GridrefError) as caught:
+        decode_chunk(stored, form)
+    assert f"more than the limit {limit} of {number}" in text_of(caught.value)
 
 
 def selected(axis: int, index: int, length: int) -> Encoding:
