@@ -525,6 +525,11 @@ TESTED_ELSEWHERE = {
         by="integration/test_archive_kinds.py::test_what_differs_beside_sweeps_is_kept_by_file",
     ),
     **_all(
+        "errors.md values-differ",
+        "layout=Ragged()",
+        by="integration/test_archive_kinds.py::test_advice_that_loses_nothing_is_taken_and_told",
+    ),
+    **_all(
         "combine/level.py",
         "layout=Ragged()",
         by="integration/test_archive_kinds.py::test_advice_that_loses_nothing_is_taken_and_told",
