@@ -16,7 +16,12 @@ import zarr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
+from gridref.errors import (
+    GridrefError,
+    SourceChangedError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, RunManifest
@@ -263,6 +268,21 @@ def test_a_cube_of_netcdf3_and_netcdf4_files_with_other_packing(tmp_path: Path) 
     xr.testing.assert_equal(xr.open_dataset(catalog).load(), expected.load())
     planned = gridref.plan(paths, "time")
     assert planned.problems == ()
+
+
+def test_scans_in_processes_kept_scans_and_files_that_grew(tmp_path: Path) -> None:
+    files = [records(tmp_path / f"{part}.nc", 30, first=30 * part) for part in range(3)]
+    catalog = tmp_path / "a.gridref"
+    for _ in range(2):
+        run = gridref.RunOptions(executor=2, work=tmp_path / "kept")
+        gridref.build(files, catalog, "time", run=run, overwrite=True)
+        np.testing.assert_array_equal(gridref.open_catalog(catalog)["time"][...], np.arange(90))
+    records(files[2], 50, first=60)
+    with pytest.raises(SourceChangedError):
+        gridref.open_catalog(catalog)["v0"][...]
+    grown = gridref.open_catalog(catalog).refresh()
+    np.testing.assert_array_equal(grown["time"][...], np.arange(110))
+    np.testing.assert_array_equal(grown["v3"][109], np.arange(245, 250) + 3)
 
 
 def test_a_cube_with_a_tiff_file(tmp_path: Path) -> None:

@@ -66,20 +66,23 @@ def scan_netcdf3(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGr
             fate, reason = Fate.SKIPPED, error.reason
         findings.append(Finding(f"/{variable.name}", fate, reason, file.name))
     if refused and options.on_unsupported == "raise":
-        first = refused[0]
-        if len(refused) > 1:
-            first.reason += f"; {len(refused) - 1} other variables are refused too"
-        first.reason += Message(
-            "; ", Option("on_unsupported", "skip"), " leaves out what is refused"
-        )
-        raise first
+        raise _one_of(refused)
     used = {dim for array in arrays.values() for dim in array.dims}
     return VirtualGroup(
         arrays,
         attrs=header.attrs,
         report=ScanReport(tuple(findings)),
-        unlimited_dims=frozenset({header.record_dim} & used) if header.record_dim else frozenset(),
+        unlimited_dims=frozenset(used & {header.record_dim}),
     )
+
+
+def _one_of(refused: list[ScanError]) -> ScanError:
+    """The first error, which says how many others there are and what leaves them out."""
+    first = refused[0]
+    if len(refused) > 1:
+        first.reason += f"; {len(refused) - 1} other variables are refused too"
+    first.reason += Message("; ", Option("on_unsupported", "skip"), " leaves out what is refused")
+    return first
 
 
 def array_of(
@@ -100,8 +103,7 @@ def array_of(
         raise UnsupportedFeatureError(f"it has {len(variable.shape)} dimensions")
     if variable.length > _MAX_OFFSET:
         raise SourceFormatError(f"it is declared to have {variable.length} bytes")
-    stored = variable.dtype
-    dtype = stored.newbyteorder("=")
+    dtype = variable.dtype.newbyteorder("=")
     fill = _fill_value(variable)
     if variable.is_record and variable.shape[0] == 0:
         return missing_array(
