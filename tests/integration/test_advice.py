@@ -515,6 +515,16 @@ TESTED_ELSEWHERE = {
         by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
     ),
     **_all(
+        "formats/netcdf3/arrays.py",
+        "on_unsupported='skip'",
+        by="integration/test_scan_netcdf3.py::test_what_is_cut_off_is_named_and_can_be_left_out",
+    ),
+    **_all(
+        "faces/xarray/opening.py",
+        "combine='by_coords'",
+        by="integration/test_cubes.py::test_the_same_as_an_xarray_dataset",
+    ),
+    **_all(
         "errors.md variable-damaged",
         "on_unsupported='skip'",
         by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
@@ -649,6 +659,7 @@ NO_ADVICE = {
     ("api/layout/layouts.py", "order='given'"),
     ("api/layout/layouts.py", "layout="),
     ("faces/xarray/opening.py", "layout="),  # what was asked for
+    ("faces/xarray/opening.py", "combine='nested'"),
     ("combine/instances.py", "concat_dim="),  # what the caller is asked to choose, with an example
     ("api/combining.py", "stack='time'"),
     ("api/changes.py", "concat_dim='time'"),
