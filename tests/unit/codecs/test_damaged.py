@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +112,6 @@ def test_scaleoffset_of_more_bits_than_there_are(bits: int) -> None:
 @pytest.mark.parametrize("n_bytes", [1, 255, 256, 65791, 65792, 70000])
 def test_sizes_that_zstd_frames_say(n_bytes: int) -> None:
     frame = imagecodecs.zstd_encode(bytes(n_bytes))
-    assert _zstd_content_bytes(frame) == n_bytes
-    for stop in range(6):
-        assert _zstd_content_bytes(frame[:stop]) is None
     values = np.zeros(n_bytes, "u1")
     found = decode_chunk(frame, encoding(values, Codec("zstd")), values.shape)
     np.testing.assert_array_equal(found, values)
@@ -125,15 +121,25 @@ def test_sizes_that_zstd_frames_say(n_bytes: int) -> None:
     np.testing.assert_array_equal(decode_chunk(inner, chain, values.shape), values)
 
 
-def test_a_frame_without_its_size_says_none() -> None:
-    window_only = struct.pack("<IBB", 0xFD2FB528, 0, 0x58)
-    assert _zstd_content_bytes(window_only + bytes(10)) is None
-    two_bytes = struct.pack("<IBBH", 0xFD2FB528, 0x40, 0x58, 300)
-    assert _zstd_content_bytes(two_bytes + bytes(10)) == 556
-    with_dictionary = struct.pack("<IBBHI", 0xFD2FB528, 0x82, 0x58, 9, 7000)
-    assert _zstd_content_bytes(with_dictionary + bytes(10)) == 7000
-    single = struct.pack("<IBB", 0xFD2FB528, 0x20, 200)
-    assert _zstd_content_bytes(single + bytes(10)) == 200
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("dictionary", range(4))
+@pytest.mark.parametrize("code", range(4))
+def test_where_zstd_frames_say_their_size(single: bool, dictionary: int, code: int) -> None:
+    """RFC 8878, 3.1.1.1: window descriptor, dictionary and content size."""
+    width = (int(single), 2, 4, 8)[code]
+    size = (1 << 8 * width >> 1) + 7
+    frame = b"\x28\xb5\x2f\xfd" + bytes([code << 6 | single << 5 | dictionary])
+    frame += b"" if single else b"\x50"
+    frame += b"\xee" * (0, 1, 2, 4)[dictionary]
+    frame += (size - 256 if width == 2 else size).to_bytes(width, "little") if width else b""
+    assert _zstd_content_bytes(frame + b"\xaa" * 9) == (size if width else None)
+    assert _zstd_content_bytes(b"\x29" + frame[1:] + bytes(9)) is None
+    assert _zstd_content_bytes(frame[:5]) is None
+
+
+def test_zstd_frames_of_the_least_size() -> None:
+    assert _zstd_content_bytes(b"\x28\xb5\x2f\xfd\x20\x07") == 7
+    assert _zstd_content_bytes(b"\x28\xb5\x2f\xfd\x20") is None
 
 
 def test_what_is_no_blosc2_frame() -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from gridref.codecs import decode_chunk, why_not
-from gridref.codecs.core import _zstd_content_bytes
 from gridref.codecs.hdf5_filters import _check_size, _too_few
 from gridref.codecs.numcodecs_codecs import ZfpHeader
 from gridref.errors import DecodeError
@@ -188,27 +187,6 @@ def test_bits_that_an_element_does_not_have(first: int, last: int, dtype: str) -
 
 
 # Headers
-
-
-@pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize("dictionary", range(4))
-@pytest.mark.parametrize("code", range(4))
-def test_where_zstd_frames_say_their_size(single: bool, dictionary: int, code: int) -> None:
-    """RFC 8878, 3.1.1.1: window descriptor, dictionary and content size."""
-    width = (int(single), 2, 4, 8)[code]
-    size = 1000 if width > 1 else 200
-    frame = b"\x28\xb5\x2f\xfd" + bytes([code << 6 | single << 5 | dictionary])
-    frame += b"" if single else b"\x50"
-    frame += b"\xee" * (0, 1, 2, 4)[dictionary]
-    frame += (size - 256 if width == 2 else size).to_bytes(width, "little") if width else b""
-    assert _zstd_content_bytes(frame + b"\xaa" * 9) == (size if width else None)
-    assert _zstd_content_bytes(b"\x29" + frame[1:] + bytes(9)) is None
-    assert _zstd_content_bytes(frame[:5]) is None
-
-
-def test_zstd_frames_of_the_least_size() -> None:
-    assert _zstd_content_bytes(b"\x28\xb5\x2f\xfd\x20\x07") == 7
-    assert _zstd_content_bytes(b"\x28\xb5\x2f\xfd\x20") is None
 
 
 def test_sizes_in_headers() -> None:

@@ -35,7 +35,6 @@ from gridref.codecs.tiff_images import (
     _segment,
     split_jpeg_tables,
 )
-from gridref.codecs.unpacking import _factor, _wrapped
 from gridref.errors import DecodeError, InvalidRequestError
 from gridref.limits import limits
 from gridref.model.encoding import Codec, Encoding
@@ -526,37 +525,6 @@ def test_items_that_fit() -> None:
     raw = Encoding((2,), np.dtype(object), (Codec("vlen-bytes"),))
     assert decode_chunk(items(b"\xff", b""), raw).tolist() == [b"\xff", b""]
     assert encode_chunk(np.array(["", "é"]), (Codec("vlen-utf8"),)) == items(b"", "é".encode())
-
-
-# Numbers of packings
-
-
-@pytest.mark.parametrize(
-    ("fill", "stored", "dtype", "expected"),
-    [
-        (-1, "i1", "u1", 255),
-        (127, "i1", "u1", 127),
-        (-128, "i1", "u1", 128),
-        (255, "u1", "i1", -1),
-        (128, "u1", "i1", -128),
-        (-129, "i1", "u1", -129),
-        (128, "i1", "u1", 128),
-        (256, "u1", "i1", 256),
-        (-1, "u1", "i1", -1),
-        (0.5, "i1", "u1", 0.5),
-        (-1, "i2", "u2", 65535),
-    ],
-)
-def test_fill_values_of_the_other_sign(
-    fill: float, stored: str, dtype: str, expected: float
-) -> None:
-    assert _wrapped(fill, np.dtype(stored), np.dtype(dtype)) == expected
-
-
-def test_factors_are_narrow_where_they_lose_nothing() -> None:
-    assert _factor(0.5, np.dtype("f4")).dtype == "f4"
-    assert _factor(0.1, np.dtype("f4")).dtype == "f8"
-    assert _factor(0.1, np.dtype("f8")).dtype == "f8"
 
 
 # Chains

@@ -80,3 +80,19 @@ def test_a_fill_value_that_cannot_be_stored_hides_nothing(fill: float) -> None:
     stored = np.array([-1, 0, 1, 127], "i1")
     found = unpack(stored, Unpacking(2.0, None, (fill,), unsigned=True))
     np.testing.assert_array_equal(found, [510.0, 0.0, 2.0, 254.0])
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2"])
+@pytest.mark.parametrize("fill", [-129, -128, -1, 0, 0.5, 127, 128, 255, 256])
+def test_fill_values_of_either_sign_hide_what_they_name(fill: float, dtype: str) -> None:
+    stored = np.arange(256 ** np.dtype(dtype).itemsize).astype(dtype)
+    shown = stored.view(dtype.translate(str.maketrans("iu", "ui")))
+    found = unpack(stored, Unpacking(2.0, None, (fill,), unsigned=dtype.startswith("i")))
+    np.testing.assert_array_equal(np.isnan(found), (stored == fill) | (shown == fill))
+
+
+def test_factors_that_the_precision_cannot_hold_lose_nothing() -> None:
+    stored = np.arange(1000, dtype="i2")
+    found = unpack(stored, Unpacking(0.1, 0.7, dtype="float32"))
+    scaled = (stored * 0.1).astype("f4")
+    np.testing.assert_array_equal(found, (scaled.astype("f8") + 0.7).astype("f4"))
