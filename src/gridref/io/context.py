@@ -10,8 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from gridref.forks import new_lock
 from gridref.io.prefetch import AtHand, Beginning, Layouts
@@ -83,8 +82,7 @@ class Reads:
 # What is shared, by all in one context
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """What reads share that are made now.
 
     Attributes
@@ -116,7 +114,7 @@ class Context:
     waits: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-_context: ContextVar[Context] = ContextVar("gridref", default=Context())  # noqa: B039 - frozen
+_context: ContextVar[Context] = ContextVar("gridref", default=Context())  # noqa: B039 - a tuple
 
 
 def current_context() -> Context:
@@ -127,7 +125,7 @@ def current_context() -> Context:
 @contextmanager
 def working(**changes: Any) -> Iterator[None]:
     """Change fields of the `Context` in the ``with`` block, in this thread."""
-    token = _context.set(replace(_context.get(), **changes))
+    token = _context.set(_context.get()._replace(**changes))
     try:
         yield
     finally:
