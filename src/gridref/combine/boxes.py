@@ -235,10 +235,8 @@ class Boxes:
 
     def _lengths(self, column: Column) -> Int64Array:
         """int64 (n, n_dims), the length of the array of each box along each of the dimensions."""
-        axes = self._axes(column)
-        arrays = (column.arrays[position] for position in self.position.tolist())
-        lengths = [[array.shape[axis] for axis in axes] for array in arrays]
-        return np.array(lengths, np.int64).reshape(-1, len(axes))
+        shapes = [column.arrays[position].shape for position in self.position.tolist()]
+        return np.array(shapes, np.int64).reshape(-1, column.first.ndim)[:, self._axes(column)]
 
 
 def _slice(start: int, step: int, count: int) -> slice:
