@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.catalog import commit as compaction
 from gridref.catalog.folder import LocalFolder, RemoteFolder
-from gridref.errors import CatalogConflictError, CatalogCorruptError, InvalidRequestError
+from gridref.errors import (
+    CatalogConflictError,
+    CatalogCorruptError,
+    CatalogError,
+    InvalidRequestError,
+)
 from tests.integration.growing import assert_shows, built
 from tests.s3_server import BUCKET, s3_bucket
+from tests.unit.catalog.test_writing import Killed, kill_after
 
 N_MONTHS = 8
 
@@ -53,17 +65,17 @@ def test_a_change_that_does_not_fit_names_the_other(
     months: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = built(months[:3], tmp_path / "cube")
-    original = LocalFolder.publish_over
+    original = LocalFolder.changing
     meanwhile: list[str] = []
 
-    def publish_over(self: LocalFolder, *args: Any) -> str:
+    def changing(self: LocalFolder, *args: Any) -> Any:
         if not meanwhile:
             meanwhile.append("other")
             other = gridref.open_catalog(tmp_path / "cube").remove(months[1])
             meanwhile.append(other.info.snapshot)
         return original(self, *args)
 
-    monkeypatch.setattr(LocalFolder, "publish_over", publish_over)
+    monkeypatch.setattr(LocalFolder, "changing", changing)
     told = r"remove: .*001\.nc.*not in the catalog"
     with pytest.raises(CatalogConflictError, match=told) as caught:
         catalog.replace(months[1])
@@ -93,15 +105,99 @@ def test_writers_in_many_processes(months: list[Path], tmp_path: Path) -> None:
     assert len(gridref.open_catalog(catalog).history()) == 7
 
 
-def test_a_commit_that_has_just_ended_is_not_taken_for_one_that_died(
+def test_writers_wait_for_each_other(months: list[Path], tmp_path: Path) -> None:
+    """What one is about to name is not taken for what a dead one has left."""
+    catalog = built(months[:2], tmp_path / "cube")
+    began, waited = threading.Event(), threading.Event()
+    original = LocalFolder.publish
+
+    def slowly(self: LocalFolder, *args: Any) -> None:
+        began.set()
+        waited.wait(0.5)
+        original(self, *args)
+
+    def prune() -> None:
+        began.wait()
+        gridref.open_catalog(tmp_path / "cube").prune(grace_seconds=0)
+
+    with pytest.MonkeyPatch.context() as monkeypatch, ThreadPoolExecutor() as pool:
+        monkeypatch.setattr(LocalFolder, "publish", slowly)
+        done = pool.submit(prune)
+        catalog.append(months[2])
+        done.result()
+    assert_shows(tmp_path / "cube", months[:3])
+    assert left_in(tmp_path / "cube") == stated(tmp_path / "cube")
+
+
+CHANGES: dict[str, tuple[Callable[[gridref.Catalog, list[Path]], object], int]] = {
+    "append": (lambda catalog, months: catalog.append(months[2]), 3),
+    "append and compaction": (lambda catalog, months: catalog.append(months[2]), 3),
+    "amend": (lambda catalog, months: catalog.amend().append(months[2]), 3),
+    "checksums": (lambda catalog, months: catalog.take_checksums(), 2),
+    "prune": (lambda catalog, months: catalog.prune(grace_seconds=-1), 2),
+    "rollback": (lambda catalog, months: catalog.rollback(), 1),
+    "write": (lambda catalog, months: write_catalog(catalog, catalog.info.url), 2),
+}
+"""Changes of a catalog of two months, and how many it has then."""
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("change", CHANGES)
+def test_killed_at_each_step_it_is_the_old_or_the_new(
+    months: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """And the next writer removes what was left over."""
+    if change == "append and compaction":
+        monkeypatch.setattr(compaction, "MERGED_PARTS", 3)
+    change_it, n_after = CHANGES[change]
+    original, catalog = tmp_path / "original", tmp_path / "cube"
+    before = built(months[:1], original).append(months[1]).info.snapshot
+    opened = [xr.open_dataset(file, engine="netcdf4") for file in months[:3]]
+    expected = np.concatenate([each["tas"].values for each in opened])
+    seen: list[str] = []
+    for step in range(1, 300):
+        shutil.copytree(original, catalog)
+        writer = gridref.open_catalog(catalog)
+        is_killed = True
+        with pytest.MonkeyPatch.context() as mortal, suppress(Killed):
+            kill_after(step, mortal)
+            change_it(writer, months)
+            is_killed = False
+        now = gridref.open_catalog(catalog)
+        seen.append(now.info.snapshot)
+        n_files = 2 if seen[-1] == before else n_after
+        assert np.array_equal(now["tas"][...], expected[: 5 * n_files])
+        now.tag("next")
+        assert left_in(catalog) == stated(catalog)
+        assert now.info.digest == gridref.open_catalog(catalog).info.digest
+        shutil.rmtree(catalog)
+        if not is_killed:
+            break
+    assert not is_killed
+    assert seen[0] == before
+    assert (seen[-1] == before) == (change == "prune")
+
+
+def test_a_journal_of_a_stranger_removes_nothing_but_tables(
     months: list[Path], tmp_path: Path
 ) -> None:
-    first = built(months[:1], tmp_path / "cube").append(months[1])  # knows a snapshot
-    other = gridref.open_catalog(tmp_path / "cube").append(months[2])
-    # As the first one sees it that looked while the other one was about to let go of it.
-    (tmp_path / "cube" / f".commit-{other.info.snapshot}.lock").touch()
-    first.append(months[3])
-    assert_shows(tmp_path / "cube", months[:4])
+    cube = tmp_path / "cube"
+    catalog = built(months[:2], cube)
+    note = tmp_path / "note.txt"
+    version = hashlib.sha256((cube / "gridref.json").read_bytes()).hexdigest()
+    for held in (["../note.txt", "gridref.json", str(note), 3, None], "gridref.json", {"a": 1}, 5):
+        note.write_text("kept")
+        journal = json.dumps({"before": version, "new": held})
+        (cube / ".gridref.json.lock").write_text(f"{journal}\n[1]\n")
+        catalog.tag("one")
+        catalog.untag("one")
+        assert note.read_text() == "kept"
+    (cube / ".gridref.json.lock").unlink()
+    (cube / ".gridref.json.lock").symlink_to(note)
+    with pytest.raises(CatalogError, match="cannot be written"):
+        catalog.append(months[2])
+    assert note.read_text() == "kept"
+    assert_shows(cube, months[:2])
 
 
 def test_a_reader_sees_one_snapshot_however_long_it_reads(
@@ -169,6 +265,11 @@ def stated(catalog: Path) -> set[str]:
     return {"gridref.json", *files, *(table.file for part in parts for table in part.tables)}
 
 
+def left_in(catalog: Path) -> set[str]:
+    """The files of a catalog, but for the lock."""
+    return {path.name for path in catalog.iterdir()} - {".gridref.json.lock"}
+
+
 @pytest.mark.long
 def test_killed_at_any_moment_it_is_the_old_or_the_new(months: list[Path], tmp_path: Path) -> None:
     """``make kill`` does this a thousand times."""
@@ -191,8 +292,7 @@ def test_killed_at_any_moment_it_is_the_old_or_the_new(months: list[Path], tmp_p
         assert set(months[:3]) <= set(files)
         assert np.array_equal(opened["tas"][...], np.concatenate([expected[f] for f in files]))
         opened.append(months[6]).remove(months[6])
-        left = {path.name for path in catalog.iterdir() if not path.name.endswith(".json.lock")}
-        assert left == stated(catalog)
+        assert left_in(catalog) == stated(catalog)
     print(f"killed during {dict(killed)}")
 
 

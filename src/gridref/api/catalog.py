@@ -50,13 +50,14 @@ from gridref.catalog import CatalogGroup, compare_catalogs
 from gridref.catalog import Change as CatalogChange
 from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog import write_catalog as put_catalog
-from gridref.catalog.commit import Access, Base, Change, commit, read_base, record
-from gridref.catalog.document import Commit, Pruned, Root
+from gridref.catalog.commit import Access, Base, Change, Step, commit, read_base, record
+from gridref.catalog.document import Commit, Pruned
 from gridref.catalog.folder import open_folder
 from gridref.catalog.growth import written
 from gridref.catalog.history import (
     history,
     prune_plan,
+    pruned,
     rolled_back,
     tagged,
     untagged,
@@ -240,10 +241,10 @@ class Keeper:
         keeper.sources = self.sources
         return keeper
 
-    def commit(self, change: Callable[[Base], Change | Root | None]) -> Catalog:
+    def commit(self, change: Callable[[Base], Change | Step | None]) -> Catalog:
         """Commit what a change makes of the newest snapshot; return the catalog as it is then."""
 
-        def amending(base: Base) -> Change | Root | None:
+        def amending(base: Base) -> Change | Step | None:
             if self.amends not in (None, base.root.snapshot.id):
                 raise CatalogConflictError(
                     f"the last snapshot is {base.root.snapshot.id} by now, and not {self.amends},"
@@ -678,14 +679,11 @@ class Catalog(CatalogGroup):
             return prune_plan(read_base(self._kept.access()), keep, grace_seconds)
         plans: list[Pruned] = []
 
-        def change(base: Base) -> Root:
+        def change(base: Base) -> Step:
             plans.append(prune_plan(base, keep, grace_seconds))
-            return replace(base.root, pruned=plans[-1].snapshots)
+            return pruned(base, plans[-1])
 
         self._kept.commit(change)
-        # Only now that the root file says that they are going.
-        for file in plans[-1].files:
-            self._kept.access().folder.remove(file)
         return plans[-1]
 
     def take_checksums(self, *, progress: Progress | None = None) -> Catalog:

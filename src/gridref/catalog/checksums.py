@@ -125,7 +125,6 @@ def write_checksums(
         return writer.finish(file, json.dumps(index))
     except BaseException:
         writer.abandon()
-        folder.remove(file)
         raise
 
 

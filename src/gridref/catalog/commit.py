@@ -3,7 +3,7 @@
 `write_catalog` writes a new catalog. `commit` calls the function that makes a change, writes the
 change's tables and replaces the root file. If another writer was first, `commit` does this again on
 the new snapshot. Small parts are merged in the same commit, and tables that were just written are
-not read again. `sweep` removes what writers that died left behind.
+not read again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -29,7 +28,6 @@ from gridref.catalog.document import (
     Root,
     Snapshot,
     SourceUrls,
-    root_at,
     snapshot_file,
     unzipped,
 )
@@ -50,6 +48,7 @@ from gridref.catalog.entries import (
 from gridref.catalog.folder import (
     Folder,
     OvertakenError,
+    ReplaceRoot,
     TablePlace,
     WritableFile,
     open_folder,
@@ -87,10 +86,8 @@ from gridref.model.label_ends import LabelEnds
 
 LEFT_OVER_SECONDS = 24 * 3600
 """Age from which on a table that no catalog names is taken for left over."""
-_OTHER_FILE = re.compile(
-    rf"\.{re.escape(ROOT_FILE)}\.(\d+\.tmp|lock)$"
-    r"|snapshot-[0-9a-f]+\.json\.gz$|\.commit-[0-9a-f]+\.lock$"
-)
+_OTHER_FILE = re.compile(rf"\.{re.escape(ROOT_FILE)}\.\d+\.tmp$|snapshot-[0-9a-f]+\.json\.gz$")
+_LOCK_FILE = f".{ROOT_FILE}.lock"
 
 
 def write_catalog(
@@ -113,65 +110,22 @@ def write_catalog(
     """
     if sources not in ("absolute", "relative"):
         raise InvalidRequestError(f'sources must be "absolute" or "relative", got {sources!r}')
-    storage_options = catalog_options(storage_options)
-    folder = open_folder(url, storage_options)
+    extra = dict(extra or {})
+    _check_extra(extra)
+    folder = open_folder(url, catalog_options(storage_options))
+    arrays = group.all_arrays()
+    commit = Commit(new_id(), None, now(), "write", f"{len(arrays)} arrays written")
     with write_errors_told("the catalog", folder.url, CatalogError):
         try:
-            return write_to_folder(
-                group, folder, dict(extra or {}), sources, recipe, keep_secrets, ends
-            )
+            with folder.changing(ROOT_FILE, None, part_files(commit.id)) as replace_root:
+                before = _to_be_replaced(folder)
+                part = write_part(folder, commit.id, arrays, sources, keep_secrets=keep_secrets)
+                snapshot = _snapshot(group, part, commit, sources, extra, recipe, ends or {})
+                replace_root(Root(snapshot, {}, created_by()).to_bytes(), {}, before)
         except BaseException:
             folder.unmake()
             raise
-
-
-def write_to_folder(
-    group: VirtualGroup,
-    folder: Folder,
-    extra: Mapping[str, Any],
-    sources: SourceUrls,
-    recipe: Mapping[str, Any] | None = None,
-    keep_secrets: bool = False,
-    ends: LabelEnds | None = None,
-) -> str:
-    """Write a catalog into a folder: see `write_catalog`."""
-    _check_extra(extra)
-    before = _to_be_replaced(folder)
-    name = new_id()
-    written = write_part(folder, name, group.all_arrays(), sources, keep_secrets=keep_secrets)
-    try:
-        commit = Commit(name, None, now(), "write", f"{len(group.all_arrays())} arrays written")
-        snapshot = _snapshot(group, written, commit, sources, extra, recipe)
-        snapshot = replace(snapshot, ends=ends or {})
-        folder.publish(ROOT_FILE, Root(snapshot, {}, created_by()).to_bytes())
-    except BaseException:
-        if not may_be_in_use(folder, name):
-            for file in part_files(name):
-                folder.remove(file)
-        raise
-    for name in before:
-        folder.remove(name)
     return snapshot.digest
-
-
-def may_be_in_use(folder: Folder, name: str) -> bool:
-    """Whether a snapshot may be the current one, or one before it, though its commit failed.
-
-    As when an interrupt, or the answer to a put that was lost, came after it was put in place.
-    """
-    try:
-        content = folder.read(ROOT_FILE)
-        root = Root.from_bytes(content, folder.address(ROOT_FILE))
-    except CatalogNotFoundError:
-        return False
-    except Exception:  # noqa: BLE001 - whatever it is, its files may be needed
-        return True
-    return has_commit(root.snapshot, name)
-
-
-def has_commit(snapshot: Snapshot, name: str) -> bool:
-    """Whether a commit is the one of a snapshot, or one before it."""
-    return any(commit.id == name for commit in snapshot.log)
 
 
 def _snapshot(
@@ -181,6 +135,7 @@ def _snapshot(
     sources: SourceUrls,
     extra: Mapping[str, Any],
     recipe: Mapping[str, Any] | None,
+    ends: LabelEnds,
 ) -> Snapshot:
     """A snapshot of one part."""
     shared = Interned()
@@ -203,6 +158,7 @@ def _snapshot(
         recipe,
         written.identity,
         merged_drifts((), group.report.rows),
+        ends=ends,
     )
 
 
@@ -228,9 +184,7 @@ def _to_be_replaced(folder: Folder) -> list[str]:
 
     Nothing in a folder that is not there, or empty. What is left over does not count as content.
     """
-    names = folder.names()
-    if names is None:
-        return []
+    names = [name for name in folder.names() or () if name != _LOCK_FILE]
     ours = [name for name in names if PART_FILE.match(name) or _OTHER_FILE.match(name)]
     current = []
     if ROOT_FILE in names:
@@ -319,12 +273,6 @@ class Drafts:
         """A new table in the folder."""
         self.written.add(name)
         return self._folder.create(name)
-
-    def remove(self, name: str) -> None:
-        """Remove a table, if there is one."""
-        self.held.pop(name, None)
-        if name in self.written:
-            self._folder.remove(name)
 
     def publish(self, names: Collection[str]) -> None:
         """Write some of those in memory into the folder; the others are forgotten."""
@@ -452,83 +400,6 @@ def _with_entries(group: GroupEntry, entries: Mapping[str, ArrayEntry], prefix: 
     return replace(group, groups=groups, arrays=arrays)
 
 
-# Files of writers that died, and files that no snapshot needs
-
-_LEASE = re.compile(r"\.commit-([0-9a-f]{16})\.lock$")
-_SNAPSHOT = re.compile(r"snapshot-([0-9a-f]{16})\.json\.gz$")
-
-
-def lease_file(name: str) -> str:
-    """The file that is held while a commit is written."""
-    return f".commit-{name}.lock"
-
-
-def sweep(folder: Folder, root: Root) -> None:
-    """Remove files that commits and prunes of dead processes left behind, if they are known.
-
-    Parameters
-    ----------
-    folder, root
-        A catalog, and its root file as it was a while ago.
-    """
-    names = set(folder.names() or ()) if folder.has_locks else set[str]()
-    if dead := unfinished_prune(root, names):
-        _finish_prune(folder, root, dead, names)
-    leases = {file: held[1] for file in names if (held := _LEASE.match(file))}
-    free = {file: name for file, name in leases.items() if folder.abandoned(file)}
-    if free:
-        _sweep_commits(folder, free, names)
-
-
-def _sweep_commits(folder: Folder, free: Mapping[str, str], names: set[str]) -> None:
-    """Remove the tables of commits whose leases nobody holds, by file, and the leases."""
-    # Read now: a lease may be free because its commit has just ended well.
-    root = Root.from_bytes(folder.read(ROOT_FILE), folder.address(ROOT_FILE))
-    committed = {each.id for each in root.snapshot.log}
-    for file, name in free.items():
-        stated = tables_of(root)
-        if name in committed:
-            with suppress(InvalidRequestError):  # it was pruned: nothing is told of it any more
-                stated |= tables_of(root_at(folder, root, name))
-        for part in names - stated:
-            match = PART_FILE.match(part)
-            if match and match[1] == name:
-                folder.remove(part)
-        folder.remove(file)
-
-
-def unfinished_prune(root: Root, names: set[str]) -> list[str]:
-    """Snapshots that were pruned by a process that died before all was removed."""
-    return [name for name in root.pruned if snapshot_file(name) in names]
-
-
-def _finish_prune(folder: Folder, root: Root, dead: Iterable[str], names: set[str]) -> None:
-    there = (match[1] for file in names if (match := _SNAPSHOT.match(file)))
-    live = [root.snapshot.id, *(name for name in there if name not in root.pruned)]
-    needed = needed_tables(folder, root, live, names)
-    for name in dead:
-        try:
-            tables = tables_of(root_at(folder, replace(root, pruned=()), name))
-        except InvalidRequestError:  # the prune goes on after all
-            continue
-        for file in (*(tables - needed), snapshot_file(name)):
-            folder.remove(file)
-
-
-def needed_tables(folder: Folder, root: Root, kept: Iterable[str], names: set[str]) -> set[str]:
-    """Files of the parts of the snapshots that stay."""
-    needed: set[str] = set()
-    for name in kept:
-        if name == root.snapshot.id or snapshot_file(name) in names:
-            needed |= tables_of(root_at(folder, root, name))
-    return needed
-
-
-def tables_of(root: Root) -> set[str]:
-    """The files of the parts of a snapshot."""
-    return {table.file for part in root.snapshot.parts for table in part.tables}
-
-
 # Commits: a snapshot becomes the next one in one step, or nothing happens
 
 LOG_COMMITS = 64
@@ -624,6 +495,25 @@ class Change:
     keep_secrets: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What a commit writes.
+
+    Attributes
+    ----------
+    write
+        Writes tables, and gives the root that names them.
+    new
+        Names of files that it may write.
+    gone
+        Files that are removed when the root is in place.
+    """
+
+    write: Callable[[Drafts], Root]
+    new: Collection[str] = ()
+    gone: Collection[str] = ()
+
+
 def read_base(access: Access) -> Base:
     """The current snapshot of a catalog, to be changed."""
     content, version = access.folder.read_version(ROOT_FILE)
@@ -633,7 +523,7 @@ def read_base(access: Access) -> Base:
 
 def commit(
     access: Access,
-    change: Callable[[Base], Change | Root | None],
+    change: Callable[[Base], Change | Step | None],
     base: Base | None = None,
 ) -> Base:
     """Change a catalog; try again if another writer was first.
@@ -641,7 +531,8 @@ def commit(
     Parameters
     ----------
     change
-        Takes a snapshot and returns a change of its arrays, or another root; None changes nothing.
+        Takes a snapshot and returns a change of its arrays, or what else is to be written; None
+        changes nothing.
     base
         The current snapshot, where it is known.
 
@@ -663,9 +554,8 @@ def commit(
                 wanted = change(base)
                 if wanted is None:
                     return base
-                if isinstance(wanted, Root):
-                    return publish_root(base, wanted)
-                return _commit_once(base, wanted)
+                step = _step_of(base, wanted) if isinstance(wanted, Change) else wanted
+                return _taken(base, step)
             except OvertakenError:
                 now_there = read_base(access)
                 between = _since(base, now_there)
@@ -693,11 +583,57 @@ def _conflict(folder: Folder, between: list[Commit], why: str) -> CatalogConflic
     )
 
 
-def _commit_once(base: Base, change: Change) -> Base:
+def _taken(base: Base, step: Step) -> Base:
+    """Write what a step makes, and put its root in the place of the one before.
+
+    Raises
+    ------
+    OvertakenError
+        If it is another one by now.
+    """
+    with base.folder.changing(ROOT_FILE, base.version, step.new) as replace_root:
+        drafts = Drafts(base.folder)
+        root = step.write(drafts)
+        tables = tables_of(root)
+        drafts.publish(tables)
+        # Some were written as one with others right away, and are in no snapshot.
+        return _replaced(base, root, drafts, replace_root, [*step.gone, *(drafts.written - tables)])
+
+
+def _replaced(
+    base: Base, root: Root, drafts: Drafts, replace_root: ReplaceRoot, gone: Collection[str]
+) -> Base:
+    """Put a root file in place; a put whose answer was lost may have been repeated."""
+    before = base.root
+    former: dict[str, bytes] = {}
+    if root.snapshot.log[-1].parent == before.snapshot.id:
+        kept = Root(before.snapshot, {}, before.created_by).to_bytes()
+        former[snapshot_file(before.snapshot.id)] = gzip.compress(kept, mtime=0)
+    written = root.to_bytes()
+    try:
+        version = replace_root(written, former, gone)
+    except OvertakenError:
+        content, version = base.folder.read_version(ROOT_FILE)
+        if content != written:
+            there = read_base(base.access)
+            is_new = root.snapshot.id != before.snapshot.id
+            if not (is_new and root.snapshot.id in {each.id for each in there.root.snapshot.log}):
+                raise
+            return there  # and others have committed since
+    return Base(base.access, root, version, base.access.opened(root, base.group.parts, drafts.held))
+
+
+def tables_of(root: Root) -> set[str]:
+    """The files of the parts of a snapshot."""
+    return {table.file for part in root.snapshot.parts for table in part.tables}
+
+
+def _step_of(base: Base, change: Change) -> Step:
+    """What a change of arrays writes."""
     name = new_id()
-    sweep(base.folder, base.root)
-    drafts = Drafts(base.folder)
-    with lease(base.folder, name):
+    merged = f"{name}c"
+
+    def write(drafts: Drafts) -> Root:
         snapshot = base.root.snapshot
         new = {path: grown.new for path, grown in change.arrays.items() if grown.new is not None}
         part = None
@@ -712,21 +648,12 @@ def _commit_once(base: Base, change: Change) -> Base:
                 keep_secrets=change.is_alike or change.keep_secrets,
                 keep_statistics=change.is_alike,
             )
-        try:
-            following = _following(base, change, part, name)
-            root = replace(base.root, snapshot=following, created_by=created_by())
-            root = _with_content(base, root, change, drafts)
-            root = _compacted(base, root, f"{name}c", drafts)
-            drafts.publish(tables_of(root))
-            done = publish_root(base, root, drafts.held)
-        except BaseException:
-            if not may_be_in_use(base.folder, name):
-                for file in drafts.written:
-                    base.folder.remove(file)
-            raise
-        for file in drafts.written - tables_of(root):
-            base.folder.remove(file)  # written as one with others right away: in no snapshot
-        return done
+        following = _following(base, change, part, name)
+        root = replace(base.root, snapshot=following, created_by=created_by())
+        root = _with_content(base, root, change, drafts)
+        return _compacted(base, root, merged, drafts)
+
+    return Step(write, (*part_files(name), *part_files(merged)))
 
 
 def _is_anew(change: Change) -> bool:
@@ -863,49 +790,9 @@ def _compacted(base: Base, root: Root, name: str, drafts: Drafts) -> Root:
     return replace(root, snapshot=_without_unused(snapshot))
 
 
-def publish_root(base: Base, root: Root, held: Mapping[str, bytes] | None = None) -> Base:
-    """Put a root file in the place of another one.
-
-    Parameters
-    ----------
-    held
-        Content of those of its tables that are in memory.
-
-    Raises
-    ------
-    OvertakenError
-        If it is another one by now.
-    """
-    folder, before = base.folder, base.root
-    former: dict[str, bytes] = {}
-    if root.snapshot.log[-1].parent == before.snapshot.id:
-        kept = Root(before.snapshot, {}, before.created_by).to_bytes()
-        former[snapshot_file(before.snapshot.id)] = gzip.compress(kept, mtime=0)
-    written = root.to_bytes()
-    try:
-        version = folder.publish_over(ROOT_FILE, written, base.version, former)
-    except OvertakenError:
-        # Or it was ourselves: a put whose answer was lost has been repeated.
-        content, version = folder.read_version(ROOT_FILE)
-        if content != written:
-            there = read_base(base.access)
-            is_new = root.snapshot.id != before.snapshot.id
-            if not (is_new and has_commit(there.root.snapshot, root.snapshot.id)):
-                raise
-            return there  # and others have committed since
-    return Base(base.access, root, version, base.access.opened(root, base.group.parts, held))
-
-
-@contextmanager
-def lease(folder: Folder, name: str) -> Iterator[None]:
-    """Show others that the files of a commit are being written."""
-    with folder.hold(lease_file(name)):
-        yield
-
-
 # Commits that add tables about chunks to existing parts
 
-type WriteTable = Callable[[Folder, str], TableEntry]
+type WriteTable = Callable[[TablePlace, str], TableEntry]
 """Writes a table as a file of a folder."""
 
 
@@ -929,33 +816,22 @@ def record(
     message
         What was scanned, for people.
     """
-    name = new_id()
-    files: list[str] = []
 
-    def remove() -> None:
-        while files:
-            access.folder.remove(files.pop())
-
-    def change(base: Base) -> Root | None:
-        remove()
-        parts = list(base.root.snapshot.parts)
+    def change(base: Base) -> Step | None:
         found = scan(base)
-        for number, write in found.items():
-            files.append(f"{kind}-{name}-{number}.parquet")
-            table: dict[str, Any] = {kind: write(access.folder, files[-1])}
-            parts[number] = replace(parts[number], **table)
-        before = base.root.snapshot
-        this = Commit(name, before.id, now(), kind, message)
-        snapshot = replace(before, id=name, log=next_log(before, this), parts=tuple(parts))
-        return replace(base.root, snapshot=snapshot, created_by=created_by()) if found else None
+        name = new_id()
+        files = {number: f"{kind}-{name}-{number}.parquet" for number in found}
 
-    with (
-        write_errors_told("the catalog", access.folder.url, CatalogError),
-        lease(access.folder, name),
-    ):
-        try:
-            return commit(access, change, base)
-        except BaseException:
-            if not may_be_in_use(access.folder, name):
-                remove()
-            raise
+        def write(drafts: Drafts) -> Root:
+            before = base.root.snapshot
+            parts = list(before.parts)
+            for number, write_table in found.items():
+                table: dict[str, Any] = {kind: write_table(drafts, files[number])}
+                parts[number] = replace(parts[number], **table)
+            this = Commit(name, before.id, now(), kind, message)
+            snapshot = replace(before, id=name, log=next_log(before, this), parts=tuple(parts))
+            return replace(base.root, snapshot=snapshot, created_by=created_by())
+
+        return Step(write, files.values()) if found else None
+
+    return commit(access, change, base)

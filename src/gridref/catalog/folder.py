@@ -1,17 +1,20 @@
 """The directory of a catalog: local, or on any fsspec filesystem.
 
-`Folder` is all that writing and reading a catalog needs of it: read a file, create one, replace one
-in one step, and hold a lock. `LocalFolder` and `RemoteFolder` implement it.
+`Folder` is all that writing and reading a catalog needs of it: read a file, create one, and replace
+the root file in one step, with all or nothing of what goes with it (`Folder.changing`).
+`LocalFolder` and `RemoteFolder` implement it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Protocol, Self
 
@@ -34,42 +37,10 @@ from gridref.io import (
     within_limit,
 )
 
-# Locks on files, which the system releases when their process ends
-
 try:
     import fcntl
 except ImportError:  # Windows has none: writers are told apart by comparing only
     fcntl = None  # type: ignore[assignment]
-
-
-@contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Hold the lock of a file, which is created if necessary; wait while another holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        if fcntl is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)  # which ends the lock
-
-
-def is_locked(path: str) -> bool:
-    """Whether another process, or thread, holds the lock of a file."""
-    if fcntl is None:
-        return True
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
 
 # Folders, local and remote
 
@@ -93,12 +64,15 @@ class TablePlace(Protocol):
         ...
 
     def create(self, name: str) -> WritableFile:
-        """A new file to write; the directory is made first."""
+        """A new file to write."""
         ...
 
-    def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
-        ...
+
+type ReplaceRoot = Callable[[bytes, Mapping[str, bytes], Collection[str]], str]
+"""Puts a root file of this content in place, after some more files; gives its version.
+
+Then the named files go, which only the one before needed.
+"""
 
 
 class Folder(TablePlace, Protocol):
@@ -124,26 +98,30 @@ class Folder(TablePlace, Protocol):
         """Content of a file, and which version of it that is."""
         ...
 
-    def publish_over(
-        self, name: str, content: bytes, version: str, before: Mapping[str, bytes]
-    ) -> str:
-        """Replace a version of a file in one step, after some others; gives the new version.
+    def changing(
+        self, name: str, version: str | None, new: Collection[str]
+    ) -> AbstractContextManager[ReplaceRoot]:
+        """Make `new` files and replace a root file, or leave everything as it was.
 
-        Raises OvertakenError if the file is of another version by now.
+        Where the root file is not replaced, those of the new files that were made are removed. On
+        a local disk other writers wait, and the next one does this for a process that was killed.
+
+        Parameters
+        ----------
+        name
+            The root file.
+        version
+            The version of it to replace; None for whichever is there.
+
+        Raises
+        ------
+        OvertakenError
+            If the root file is of another version by now.
         """
         ...
 
-    @property
-    def has_locks(self) -> bool:
-        """Whether files can be held."""
-        ...
-
-    def hold(self, name: str) -> AbstractContextManager[None]:
-        """Hold a file, for as long as the process lives and the context lasts, then remove it."""
-        ...
-
-    def abandoned(self, name: str) -> bool:
-        """Whether the process that held a file has ended; False if that is unknown."""
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
         ...
 
     def age(self, name: str) -> float | None:
@@ -205,18 +183,14 @@ def write_errors_told(
 class LocalFolder:
     """A local directory."""
 
-    has_locks = True
-
     def __init__(self, path: str) -> None:
         self.url = path
         self._made: list[str] = []
 
     def address(self, name: str) -> str:
-        """Address of a file in it."""
         return os.path.join(self.url, name)
 
     def names(self) -> list[str] | None:
-        """Names of what is in it; None if there is no such directory."""
         try:
             return os.listdir(self.url)
         except FileNotFoundError:
@@ -225,7 +199,6 @@ class LocalFolder:
             raise _unusable(self.url, error) from error
 
     def read(self, name: str) -> bytes:
-        """Content of a file."""
         try:
             return read_file(self.address(name))
         except SourceUnavailableError as error:
@@ -235,15 +208,13 @@ class LocalFolder:
 
     def create(self, name: str) -> WritableFile:
         """A new file to write, which is on the disk when it has been closed."""
-        self._made += _absent_folders(self.url)
-        os.makedirs(self.url, exist_ok=True)
-        return _DurableFile(self.address(name), "xb")
+        return _DurableFile(self.address(name))
 
     def publish(self, name: str, content: bytes) -> None:
         """Replace a file in one step: after a crash there is the old one or the new one."""
-        draft = self.address(f".{name}.{os.getpid()}.tmp")
+        draft = self.address(_draft(name))
         try:
-            with _DurableFile(draft, "wb") as file:
+            with _DurableFile(draft) as file:
                 file.write(content)
             _sync_directory(self.url)
             os.replace(draft, self.address(name))
@@ -257,49 +228,172 @@ class LocalFolder:
         content = self.read(name)
         return content, _version_of(content)
 
-    def publish_over(
-        self, name: str, content: bytes, version: str, before: Mapping[str, bytes]
-    ) -> str:
-        """Replace a version of a file in one step, after some others, while nobody else does."""
-        with locked(self.address(f".{name}.lock")):
-            if self.read_version(name)[1] != version:
-                raise OvertakenError
-            for draft in self.names() or ():
-                if draft.startswith(".") and draft.endswith(".tmp"):
-                    self.remove(draft)  # of a process that died: others wait for the lock
-            for file, held in {**before, name: content}.items():
-                self.publish(file, held)
-        return _version_of(content)
-
     @contextmanager
-    def hold(self, name: str) -> Iterator[None]:
-        """Hold a file while the process lives and the context lasts, then remove it."""
-        with locked(self.address(name)):
-            try:
-                yield
-            finally:
-                self.remove(name)
+    def changing(
+        self, name: str, version: str | None, new: Collection[str]
+    ) -> Iterator[ReplaceRoot]:
+        if version is None:
+            self._made += _absent_folders(self.url)
+            os.makedirs(self.url, exist_ok=True)
+        with Journal.held(self.address(f".{name}.lock")) as journal:
+            self._settle(name, journal)  # what a writer began that died
+            before = self._version(name)
+            if version not in (None, before):
+                raise OvertakenError
 
-    def abandoned(self, name: str) -> bool:
-        """Whether a file that some process held is held no more."""
-        return not is_locked(self.address(name))
+            def replace_root(
+                content: bytes, former: Mapping[str, bytes], gone: Collection[str]
+            ) -> str:
+                if self._version(name) != before:  # where there are no locks
+                    for file in new:
+                        self.remove(file)
+                    raise OvertakenError
+                after = _version_of(content)
+                draft = _draft(name)
+                journal.add(new=[*new, *former, draft], after=after, old=[*gone, draft])
+                for file, held in former.items():
+                    with _DurableFile(self.address(file)) as opened:
+                        opened.write(held)
+                self.publish(name, content)
+                return after
+
+            try:
+                journal.add(before=before, new=[*new])
+                yield replace_root
+            finally:
+                self._settle(name, journal)
+                if version is None and not journal.entries:
+                    journal.remove()
+
+    def _settle(self, name: str, journal: Journal) -> None:
+        """Remove what a change has made, if it did not happen; else what it has replaced."""
+        if "before" not in journal.entries:
+            return
+        try:
+            version = self._version(name)
+        except GridrefError:
+            return  # not sure: everything stays, until the root file can be read again
+        if version == journal.entries.get("after"):
+            superfluous = journal.files("old")
+        elif version == journal.entries["before"]:
+            superfluous = journal.files("new")
+        else:
+            superfluous = []  # of a writer that does not know of locks
+        for file in superfluous:
+            self.remove(file)
+        journal.clear()
+
+    def _version(self, name: str) -> str:
+        """The version of a file, or that there is none."""
+        try:
+            return self.read_version(name)[1]
+        except CatalogNotFoundError:
+            return _ABSENT
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
         _remove(self.address(name))
 
     def age(self, name: str) -> float | None:
-        """Seconds since a file was written; None if there is none."""
         try:
             return time.time() - os.stat(self.address(name)).st_mtime
         except OSError:
             return None
 
     def unmake(self) -> None:
-        """Remove the folders that were made to write into this one, if nothing is in them."""
         for path in self._made:
             with suppress(OSError):
                 os.rmdir(path)
+
+
+_ABSENT = "absent"
+"""The version of a file that is not there."""
+
+
+def _draft(name: str) -> str:
+    """The name of a file until it is put in the place of another one."""
+    return f".{name}.{os.getpid()}.tmp"
+
+
+class Journal:
+    """The lock of all writers of a local catalog; its file says what the one that holds it does.
+
+    Its lines are JSON objects. The first one has the version ``before`` of the root file and the
+    ``new`` files, and is written before these are. The second one is written just before the root
+    file is replaced: all ``new`` files, the version ``after``, and the ``old`` files that go then.
+    No line is forced to the disk: where the machine fails, files may be left over, which `prune`
+    removes.
+
+    Attributes
+    ----------
+    entries
+        The members of its lines; none while nothing is being written.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self.entries: dict[str, Any] = {}
+        self._path = path
+        if path is not None:
+            # The last line may be cut, and a stranger's be anything.
+            with open(path, "rb") as file, suppress(ValueError, TypeError, RecursionError):
+                for line in file:
+                    self.entries |= json.loads(line)
+
+    @classmethod
+    @contextmanager
+    def held(cls, path: str) -> Iterator[Journal]:
+        """Hold the lock, whose file is made if necessary; wait while another one holds it."""
+        if fcntl is None:  # what others write may belong to a writer that is alive
+            yield cls(None)
+            return
+        descriptor = _locked(path)
+        try:
+            yield cls(path)
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked may have it open too
+            os.close(descriptor)
+
+    def files(self, member: str) -> list[str]:
+        """The files that a member lists: only such as writers make, as it may be a stranger's."""
+        listed = self.entries.get(member)
+        names = listed if isinstance(listed, list) else []
+        return [name for name in names if isinstance(name, str) and _MADE.fullmatch(name)]
+
+    def add(self, **members: Any) -> None:
+        """Write a line."""
+        self.entries |= members
+        if self._path is not None:
+            with open(self._path, "ab") as file:
+                file.write(json.dumps(members).encode() + b"\n")
+
+    def clear(self) -> None:
+        """Leave nothing to be done."""
+        self.entries = {}
+        if self._path is not None:
+            os.truncate(self._path, 0)
+
+    def remove(self) -> None:
+        """Remove the file."""
+        if self._path is not None:
+            _remove(self._path)
+
+
+_MADE = re.compile(r"[a-z]+-[0-9a-f]{16}(c|-\d+)?\.(parquet|json\.gz)|\.gridref\.json\.\d+\.tmp")
+"""Names of files that writers make besides the root file."""
+
+
+def _locked(path: str) -> int:
+    """A descriptor that holds the lock of a file, which is made if necessary."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):  # it may have been removed meanwhile, and made again
+                if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def _absent_folders(path: str) -> list[str]:
@@ -314,8 +408,8 @@ def _absent_folders(path: str) -> list[str]:
 class _DurableFile:
     """A file for writing that is flushed to the disk on closing."""
 
-    def __init__(self, path: str, mode: str) -> None:
-        self._file = open(path, mode)  # noqa: SIM115 - closed by close
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115 - closed by close
 
     def write(self, content: bytes, /) -> int:
         return self._file.write(content)
@@ -338,10 +432,9 @@ class _DurableFile:
 class RemoteFolder:
     """A folder, or a common start of keys, on an fsspec filesystem.
 
-    Publishing is one put of one object, which object stores do in one step.
+    Publishing is one put of one object, which object stores do in one step. What a process leaves
+    behind that is killed is removed by `prune`, once it is old.
     """
-
-    has_locks = False
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.url = url
@@ -355,12 +448,10 @@ class RemoteFolder:
         """Nothing: object stores have no folders."""
 
     def address(self, name: str) -> str:
-        """Address of a file in it."""
         head, separator, chain = self.url.partition("::")
         return f"{head}/{name}{separator}{chain}"
 
     def names(self) -> list[str] | None:
-        """Names of what is in it; None if there is nothing."""
         self._filesystem.invalidate_cache(self._path)
         try:
             paths = self._call(lambda: self._within_limit("ls")(self._path, detail=False))
@@ -371,7 +462,6 @@ class RemoteFolder:
         return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
 
     def read(self, name: str) -> bytes:
-        """Content of a file."""
         try:
             content: bytes = self._call(lambda: self._within_limit("cat_file")(self._key(name)))
         except SourceUnavailableError as error:
@@ -381,8 +471,6 @@ class RemoteFolder:
         return content
 
     def create(self, name: str) -> WritableFile:
-        """A new file to write."""
-
         def create() -> WritableFile:
             if not self._conditional:  # S3 has no folders, and would be asked for the bucket
                 self._filesystem.makedirs(self._path, exist_ok=True)
@@ -392,7 +480,6 @@ class RemoteFolder:
         return self._call(create)
 
     def publish(self, name: str, content: bytes) -> None:
-        """Put a file there in one request."""
         self._call(lambda: self._filesystem.pipe_file(self._key(name), content))
 
     def read_version(self, name: str) -> tuple[bytes, str]:
@@ -408,16 +495,50 @@ class RemoteFolder:
                 raise _not_found(self.url, name) from error
             raise
 
-    def publish_over(
-        self, name: str, content: bytes, version: str, before: Mapping[str, bytes]
-    ) -> str:
+    @contextmanager
+    def changing(
+        self, name: str, version: str | None, new: Collection[str]
+    ) -> Iterator[ReplaceRoot]:
+        superfluous: list[str] = []
+        is_tried = False
+
+        def replace_root(content: bytes, former: Mapping[str, bytes], gone: Collection[str]) -> str:
+            nonlocal is_tried
+            for file, held in former.items():  # which another writer may have written, too
+                self.publish(file, held)
+            superfluous.extend(gone)
+            is_tried = True
+            if version is None:
+                self.publish(name, content)
+                return _version_of(content)
+            return self.publish_over(name, content, version)
+
+        try:
+            yield replace_root
+        except BaseException as error:
+            is_lost = not is_tried or isinstance(error, OvertakenError)
+            if is_lost or self._is_as_before(name, version):
+                for file in new:
+                    self.remove(file)
+            raise
+        for file in superfluous:
+            self.remove(file)
+
+    def _is_as_before(self, name: str, version: str | None) -> bool:
+        """Whether a root file is known not to have been replaced: the answer may have been lost."""
+        try:
+            return self.read_version(name)[1] == version
+        except CatalogNotFoundError:
+            return version is None
+        except GridrefError:
+            return False
+
+    def publish_over(self, name: str, content: bytes, version: str) -> str:
         """Replace a version of a file in one request, on condition that it is that version.
 
         Filesystems without conditional puts compare just before the put: they do not notice two
         writers at the same moment.
         """
-        for file, held in before.items():
-            self.publish(file, held)
         if not self._conditional:
             if self.read_version(name)[1] != version:
                 raise OvertakenError
@@ -442,16 +563,7 @@ class RemoteFolder:
         """Whether puts can be conditional: those of s3fs can."""
         return hasattr(self._filesystem, "call_s3")
 
-    def hold(self, name: str) -> AbstractContextManager[None]:
-        """Do nothing: object stores have no locks. Age is used instead."""
-        return nullcontext()
-
-    def abandoned(self, name: str) -> bool:
-        """False: nobody can know."""
-        return False
-
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
         try:
             self._call(lambda: self._filesystem.rm_file(self._key(name)))
         except SourceUnavailableError as error:
@@ -459,7 +571,6 @@ class RemoteFolder:
                 raise
 
     def age(self, name: str) -> float | None:
-        """Seconds since a file was written; None if the filesystem does not say."""
         try:
             written = self._filesystem.modified(self._key(name))
         except (OSError, NotImplementedError, KeyError):

@@ -1,24 +1,12 @@
-"""The snapshots of a catalog: list, tag, roll back and prune them.
-
-Functions take a root and return the root that a commit puts in its place.
-"""
+"""The snapshots of a catalog: list, tag, roll back and prune them, each as a step of a commit."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gridref.catalog.commit import (
-    Base,
-    created_by,
-    lease_file,
-    needed_tables,
-    new_id,
-    next_log,
-    now,
-    unfinished_prune,
-)
+from gridref.catalog.commit import Base, Step, created_by, new_id, next_log, now, tables_of
 from gridref.catalog.document import Commit, Pruned, Root, root_at, snapshot_file
 from gridref.catalog.folder import Folder
 from gridref.catalog.writing import PART_FILE
@@ -40,33 +28,36 @@ def history(folder: Folder, root: Root) -> Iterator[Commit]:
             return
 
 
-def tagged(base: Base, name: str, snapshot: str | None) -> Root:
-    """The root with a snapshot under a name; None for the current one."""
+def tagged(base: Base, name: str, snapshot: str | None) -> Step:
+    """Give a snapshot a name; None for the current one."""
     if not _TAG.match(name) or re.fullmatch(r"[0-9a-f]{16}", name):
         raise InvalidRequestError(
             f"a tag is made of letters, digits, dots, dashes and underscores, got {name!r}"
         )
     target = root_at(base.folder, base.root, snapshot or base.root.snapshot.id).snapshot
-    return replace(base.root, tags={**base.root.tags, name: target.id})
+    root = replace(base.root, tags={**base.root.tags, name: target.id})
+    return Step(lambda _: root)
 
 
-def untagged(base: Base, name: str) -> Root:
-    """The root without a tag."""
+def untagged(base: Base, name: str) -> Step:
+    """Remove a tag."""
     if name not in base.root.tags:
         raise InvalidRequestError(f"no tag {name!r}; there are {', '.join(sorted(base.root.tags))}")
     tags = {tag: snapshot for tag, snapshot in base.root.tags.items() if tag != name}
-    return replace(base.root, tags=tags)
+    root = replace(base.root, tags=tags)
+    return Step(lambda _: root)
 
 
-def rolled_back(base: Base, to: str | None) -> Root:
-    """The root with a snapshot that holds what a former one did; None for the one before."""
+def rolled_back(base: Base, to: str | None) -> Step:
+    """Make a snapshot that holds what a former one did; None for the one before."""
     current = base.root.snapshot
     target = root_at(base.folder, base.root, to or _one_back(base))
     this = Commit(
         new_id(), current.id, now(), "rollback", f"to {target.snapshot.id}", target.snapshot.id
     )
     snapshot = replace(target.snapshot, id=this.id, log=next_log(current, this))
-    return replace(base.root, snapshot=snapshot, created_by=created_by())
+    root = replace(base.root, snapshot=snapshot, created_by=created_by())
+    return Step(lambda _: root)
 
 
 def _one_back(base: Base) -> str:
@@ -81,6 +72,12 @@ def _one_back(base: Base) -> str:
     if parent is None:
         raise InvalidRequestError("there is no snapshot before it", Place(source=base.folder.url))
     return parent
+
+
+def pruned(base: Base, plan: Pruned) -> Step:
+    """Remove what a plan lists, now that the root file says that the snapshots are going."""
+    root = replace(base.root, pruned=plan.snapshots)
+    return Step(lambda _: root, gone=plan.files)
 
 
 def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
@@ -108,19 +105,23 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
             kept[commit.id] = None
         elif file in names:
             dead.append(commit.id)
-    dead += [name for name in unfinished_prune(root, names) if name not in dead]
-    needed = needed_tables(folder, root, kept, names)
+    # What a prune left that died, where no writer knows of that.
+    unfinished = [name for name in root.pruned if snapshot_file(name) in names]
+    dead += [name for name in unfinished if name not in dead]
+    needed = _needed_tables(folder, root, kept, names)
     unneeded = [file for file in sorted(names) if PART_FILE.match(file) and file not in needed]
-    old = [file for file in unneeded if not _is_held(folder, file, names) and ages.is_old(file)]
+    old = [file for file in unneeded if ages.is_old(file)]
     # Snapshots last: while its file exists, the other files to remove are known.
     return Pruned(tuple(dead), (*old, *map(snapshot_file, dead)))
 
 
-def _is_held(folder: Folder, file: str, names: set[str]) -> bool:
-    """Whether the commit that a file is of is being written."""
-    match = PART_FILE.match(file)
-    lease = lease_file(match[1]) if match else ""
-    return lease in names and not folder.abandoned(lease)
+def _needed_tables(folder: Folder, root: Root, kept: Iterable[str], names: set[str]) -> set[str]:
+    """Files of the parts of the snapshots that stay."""
+    needed: set[str] = set()
+    for name in kept:
+        if name == root.snapshot.id or snapshot_file(name) in names:
+            needed |= tables_of(root_at(folder, root, name))
+    return needed
 
 
 class _Ages:

@@ -155,7 +155,6 @@ def write_statistics(folder: TablePlace, file: str, statistics: ChunkStatistics)
         return writer.finish(file)
     except BaseException:
         writer.abandon()
-        folder.remove(file)
         raise
 
 

@@ -306,7 +306,7 @@ def write_part(
     keep_secrets: bool = False,
     keep_statistics: bool = False,
 ) -> WrittenPart:
-    """Write the rows of arrays, and remove what was written where that fails.
+    """Write the rows of arrays.
 
     Parameters
     ----------
@@ -326,25 +326,24 @@ def write_part(
     layouts = _layouts(arrays)
     described = list(zip(arrays.values(), layouts, strict=True))
     names = part_files(commit)
-    with _removed_on_failure(folder, names):
-        rows = _Rows(folder, described, list(arrays), source_urls, keep_secrets)
-        checksums = ChecksumRows(rows.index)
-        with _table(folder, names[0], CHUNK_SCHEMA) as chunks:
-            for batch in chunk_batches(described, rows.index):
-                chunks.write(batch.to_arrow(rows.names))
-                rows.add(batch)
-                checksums.add(batch)
-        found = rows.finished()
-        with _table(folder, names[1], BLOCK_SCHEMA) as blocks:
-            _write_blocks(blocks, arrays, layouts)
-            blocks.index = json.dumps({path: each.to_json() for path, each in found.items()})
-        after, numbers, rest = split(rows.urls, prefixes)
-        with _table(folder, names[2], SOURCE_SCHEMA) as sources:
-            sources.write(sources_table(rows.index.sources, numbers, rest))
-        known, unchecked = checksums.found()
-        checked = write_checksums(folder, names[3], known, unchecked) if known else None
-        values = _known_values(described) if keep_statistics else None
-        statistics = None if values is None else write_statistics(folder, names[4], values)
+    rows = _Rows(folder, described, list(arrays), source_urls, keep_secrets)
+    checksums = ChecksumRows(rows.index)
+    with _table(folder, names[0], CHUNK_SCHEMA) as chunks:
+        for batch in chunk_batches(described, rows.index):
+            chunks.write(batch.to_arrow(rows.names))
+            rows.add(batch)
+            checksums.add(batch)
+    found = rows.finished()
+    with _table(folder, names[1], BLOCK_SCHEMA) as blocks:
+        _write_blocks(blocks, arrays, layouts)
+        blocks.index = json.dumps({path: each.to_json() for path, each in found.items()})
+    after, numbers, rest = split(rows.urls, prefixes)
+    with _table(folder, names[2], SOURCE_SCHEMA) as sources:
+        sources.write(sources_table(rows.index.sources, numbers, rest))
+    known, unchecked = checksums.found()
+    checked = write_checksums(folder, names[3], known, unchecked) if known else None
+    values = _known_values(described) if keep_statistics else None
+    statistics = None if values is None else write_statistics(folder, names[4], values)
     remember(rows.index.sources, rows.urls)
     tables = (sources.finished(), blocks.finished(), chunks.finished())
     identities = {source.told_by for source in rows.index.sources} or {"strict"}
@@ -437,17 +436,6 @@ def _layouts(arrays: Mapping[str, VirtualArray]) -> list[RowLayout]:
         except GridrefError as error:
             raise error.located(Place(variable=path)) from None
     return layouts
-
-
-@contextmanager
-def _removed_on_failure(folder: TablePlace, names: Sequence[str]) -> Iterator[None]:
-    """Remove the tables of an attempt that fails."""
-    try:
-        yield
-    except BaseException:
-        for name in names:
-            folder.remove(name)
-        raise
 
 
 class _Table:

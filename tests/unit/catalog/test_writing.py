@@ -15,7 +15,7 @@ import pytest
 
 from gridref.api.verify import verify
 from gridref.catalog import check_catalog, open_catalog, write_catalog
-from gridref.catalog.folder import LocalFolder
+from gridref.catalog.folder import Journal, LocalFolder
 from gridref.errors import (
     CatalogCorruptError,
     CatalogError,
@@ -392,9 +392,10 @@ def kill_after(n_steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise Killed
         return int(self._file.write(content))
 
-    for name in ("fsync", "replace", "unlink", "makedirs"):
+    for name in ("fsync", "replace", "unlink", "makedirs", "truncate"):
         monkeypatch.setattr(f"gridref.catalog.folder.os.{name}", mortal(getattr(os, name)))
     monkeypatch.setattr("gridref.catalog.folder._DurableFile.write", write)
+    monkeypatch.setattr(Journal, "add", mortal(Journal.add))
 
 
 @pytest.mark.parametrize("before", [None, 1.0])
