@@ -622,7 +622,7 @@ def build(
     coverage: Coverage = "all" if asked == "content-all" else "sampled"
     kept: Identity = "content" if asked == "content-all" else asked
     access = catalog_access(catalog, storage_options)
-    is_there = ROOT_FILE in (access.folder.names() or ())
+    is_there = ROOT_FILE in access.folder.names()
     if is_there and not overwrite:
         raise InvalidRequestError(
             Message(

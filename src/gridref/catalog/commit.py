@@ -184,7 +184,7 @@ def _to_be_replaced(folder: Folder) -> list[str]:
 
     Nothing in a folder that is not there, or empty. What is left over does not count as content.
     """
-    names = [name for name in folder.names() or () if name != _LOCK_FILE]
+    names = [name for name in folder.names() if name != _LOCK_FILE]
     ours = [name for name in names if PART_FILE.match(name) or _OTHER_FILE.match(name)]
     current = []
     if ROOT_FILE in names:

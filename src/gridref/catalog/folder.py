@@ -82,8 +82,8 @@ class Folder(TablePlace, Protocol):
         """Address of a file in it."""
         ...
 
-    def names(self) -> list[str] | None:
-        """Names of what is in it; None if there is no such directory."""
+    def names(self) -> list[str]:
+        """Names of what is in it; none if there is no such directory."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -190,11 +190,11 @@ class LocalFolder:
     def address(self, name: str) -> str:
         return os.path.join(self.url, name)
 
-    def names(self) -> list[str] | None:
+    def names(self) -> list[str]:
         try:
             return os.listdir(self.url)
         except FileNotFoundError:
-            return None
+            return []
         except OSError as error:
             raise _unusable(self.url, error) from error
 
@@ -451,13 +451,13 @@ class RemoteFolder:
         head, separator, chain = self.url.partition("::")
         return f"{head}/{name}{separator}{chain}"
 
-    def names(self) -> list[str] | None:
+    def names(self) -> list[str]:
         self._filesystem.invalidate_cache(self._path)
         try:
             paths = self._call(lambda: self._within_limit("ls")(self._path, detail=False))
         except SourceUnavailableError as error:
             if is_absent(error):
-                return None
+                return []
             raise
         return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
 

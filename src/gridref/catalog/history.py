@@ -95,7 +95,7 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
             Message("at least the current snapshot is kept, got ", Option("keep", keep))
         )
     folder, root = base.folder, base.root
-    names = set(folder.names() or ())
+    names = set(folder.names())
     ages = _Ages(folder, grace_seconds)
     kept = dict.fromkeys([root.snapshot.id, *root.tags.values()])
     dead: list[str] = []
