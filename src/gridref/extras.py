@@ -27,9 +27,10 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError:
     """
     words = {(error.name or "").partition(".")[0], *re.findall(r"[\w.-]+", str(error))}
     words |= {word.replace("_", "-") for word in words}  # obspec_utils is in obspec-utils
+    written = {word.lower(): word for word in words}  # metadata has netcdf4, for netCDF4
     for package, extra in _extras().items():
-        if package in words:
-            return MissingPackageError(f"{purpose} needs {package}: pip install 'gridref[{extra}]'")
+        if (name := written.get(package.lower())) is not None:
+            return MissingPackageError(f"{purpose} needs {name}: pip install 'gridref[{extra}]'")
     return MissingPackageError(f"{purpose}: {error}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -485,11 +486,11 @@ def test_found_in_a_directory_by_content(tmp_path: Path, name: str) -> None:
     assert len(gridref.open_catalog(tmp_path / "cube.gridref").all_arrays()) == 18
 
 
-def test_a_header_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_has_a_limit(tmp_path: Path, limited: Callable[[str], None]) -> None:
     path = everything(tmp_path / "a.nc", "CDF-2")
     with netCDF4.Dataset(path, "a") as file:
         file.history = "x" * 100_000
-    monkeypatch.setenv("GRIDREF_LIMITS", "header_bytes=90000")
+    limited("header_bytes=90000")
     with pytest.raises(SourceFormatError, match="more than the limit header_bytes of 90000"):
         gridref.scan(path)
 
