@@ -63,8 +63,8 @@ def overridden(module: str) -> Iterator[str]:
         if found.__module__ == module:
             for name in filter(is_private, vars(found)):
                 # Metaclasses of others set some, which no line of ours names.
-                ours = re.search(rf"\b{name}\b", inspect.getsource(found))
-                if ours and any(name in vars(base) for base in strangers):
+                theirs = any(name in vars(base) for base in strangers)
+                if theirs and re.search(rf"\b{name}\b", inspect.getsource(found)):
                     yield name
 
 
