@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gridref.combine.boxes import Runs
 from gridref.combine.columns import Column
 from gridref.combine.labels import LabelOrder, order_labels
-from gridref.combine.layout import Layout, Lengths, Task
+from gridref.combine.placement import Lengths, Placement, Task
 from gridref.combine.rules.indices import counts_along, refuse_moved
 from gridref.combine.rules.single import repeated_along
 from gridref.errors import InvalidRequestError, Message, Option
@@ -25,7 +25,7 @@ from gridref.model.joining import missing_like
 
 
 @dataclass(frozen=True, eq=False)
-class Along(Layout):
+class Along(Placement):
     """One file after the other, along a dimension; each of several dimensions for itself.
 
     Attributes
@@ -65,7 +65,7 @@ class Along(Layout):
         return self.growing[-1:]
 
     def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Along:
-        """The layout in the order of a group's own labels, else of those of the groups above it."""
+        """The placement in the order of a group's own labels, else of those of groups above it."""
         order = self._order(columns, lengths, task) or self.order
         runs = {dim: _in_a_row(own, own) for dim, own in lengths.items()}
         return replace(self, order=order, inputs=columns, runs=runs)

@@ -1,8 +1,8 @@
-"""Combine any number of groups, at the places that a layout finds for them.
+"""Combine any number of groups, at the places that a placement finds for them.
 
 Input is an iterable of virtual groups. Output is a `Combination`: the combined group, the drift
 report and the problems. Groups are combined batch by batch, then the results of the batches, and
-so never have to be in memory together. A layout that has to see all of them gets one batch.
+so never have to be in memory together. A placement that has to see all of them gets one batch.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import partial
 
 from gridref.combine.along import Along
 from gridref.combine.columns import Notes
-from gridref.combine.layout import Layout, Task
 from gridref.combine.level import Inherited, combine_level
 from gridref.combine.options import CombineOptions, Read
+from gridref.combine.placement import Placement, Task
 from gridref.combine.report import Combination, grouped, merged_reports
 from gridref.combine.rules.dimensions import shared_lengths
 from gridref.combine.rules.gaps import note_damaged
@@ -32,7 +32,7 @@ from gridref.model.scan_report import ScanReport
 def combine_batch(
     groups: Sequence[VirtualGroup],
     unnamed: Sequence[str],
-    layout: Layout,
+    placement: Placement,
     read: Read | None,
     options: CombineOptions,
 ) -> Combination:
@@ -42,18 +42,18 @@ def combine_batch(
     ----------
     groups, read, options
         As for `gridref.combine.combine`.
-    layout
-        The layout of the groups.
+    placement
+        The placement of the groups.
     unnamed
         Names for groups that do not know their file.
     """
     notes = Notes(options, groups, unnamed)
     note_damaged(notes)
-    stacking = layout.each_may_be_new or is_new(groups, layout.growing)
-    new = new_dims(groups, layout.growing) if stacking else ()
-    lengths = shared_lengths(groups, layout.growing)
+    stacking = placement.each_may_be_new or is_new(groups, placement.growing)
+    new = new_dims(groups, placement.growing) if stacking else ()
+    lengths = shared_lengths(groups, placement.growing)
     lengths |= {dim: dict.fromkeys(range(len(groups)), 1) for dim in new}
-    task = Task(replace(layout, new=new), notes, Values(read))
+    task = Task(replace(placement, new=new), notes, Values(read))
     group = _combine_tree(list(groups), "", task, Inherited(lengths))
     report = notes.report()
     if notes.problems:
@@ -129,7 +129,7 @@ BATCH_GROUPS = 1024
 
 def combine(
     groups: Iterable[VirtualGroup],
-    layout: Layout | str | Sequence[str],
+    placement: Placement | str | Sequence[str],
     *,
     read: Read | None = None,
     options: CombineOptions | None = None,
@@ -139,9 +139,9 @@ def combine(
     Parameters
     ----------
     groups
-        The inputs, in order. An iterator is taken in batches, and no input is kept, but for layouts
-        that have to see all of them.
-    layout
+        The inputs, in order. An iterator is taken in batches, and no input is kept, but for
+        placements that have to see all of them.
+    placement
         How inputs are placed. The name of a dimension places them one after the other along it; a
         new one is put first. Several names let each of them grow (ragged arrays).
     read
@@ -151,21 +151,21 @@ def combine(
     Raises
     ------
     InvalidRequestError
-        For no inputs, no dimension, or an option that has no meaning for the layout.
+        For no inputs, no dimension, or an option that has no meaning for the placement.
     """
-    layout, rules = _layout_of(layout), options or CombineOptions()
-    layout.check(rules)
+    placement, rules = _placement_of(placement), options or CombineOptions()
+    placement.check(rules)
     parts: Iterable[CombinedPart]
-    if layout.in_batches:
+    if placement.in_batches:
         batches = enumerate(itertools.batched(groups, BATCH_GROUPS))
         parts = (
-            combine_part(batch, layout, number=number * BATCH_GROUPS, read=read, options=rules)
+            combine_part(batch, placement, number=number * BATCH_GROUPS, read=read, options=rules)
             for number, batch in batches
         )
     else:
         inputs = list(groups)
-        parts = [combine_part(inputs, layout, read=read, options=rules)] if inputs else []
-    return combine_parts(parts, layout, read=read, options=rules)
+        parts = [combine_part(inputs, placement, read=read, options=rules)] if inputs else []
+    return combine_parts(parts, placement, read=read, options=rules)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ class CombinedPart:
 
 def combine_part(
     groups: Sequence[VirtualGroup],
-    layout: Layout | str | Sequence[str],
+    placement: Placement | str | Sequence[str],
     *,
     number: int = 0,
     read: Read | None = None,
@@ -198,7 +198,7 @@ def combine_part(
     ----------
     groups
         At least one.
-    layout, read, options
+    placement, read, options
         As for `combine`.
     number
         How many inputs there are before, for names of those that do not know their file.
@@ -208,16 +208,16 @@ def combine_part(
     InvalidRequestError
         For no dimension.
     """
-    layout = _layout_of(layout)
+    placement = _placement_of(placement)
     names = _names(number, len(groups))
-    done = combine_batch(groups, names, layout, read, options or CombineOptions())
-    stacked = not layout.each_may_be_new and is_new(groups, layout.growing)
+    done = combine_batch(groups, names, placement, read, options or CombineOptions())
+    stacked = not placement.each_may_be_new and is_new(groups, placement.growing)
     return CombinedPart(done, groups[0] if stacked else None)
 
 
 def combine_parts(
     parts: Iterable[CombinedPart],
-    layout: Layout | str | Sequence[str],
+    placement: Placement | str | Sequence[str],
     *,
     read: Read | None = None,
     options: CombineOptions | None = None,
@@ -229,21 +229,22 @@ def combine_parts(
     InvalidRequestError
         For no inputs, or no dimension.
     """
-    layout = _layout_of(layout)
-    some = partial(combine_batch, layout=layout, read=read, options=options or CombineOptions())
+    placement = _placement_of(placement)
+    rules = options or CombineOptions()
+    some = partial(combine_batch, placement=placement, read=read, options=rules)
     known = list(parts)
     done = _joined_parts([part.done for part in known], some)
     without = [part.without for part in known]
     if done.problems and without[0] is not None and None not in without:
-        first = no_such_dimension(layout.growing[0], without[0], done.report.files)
+        first = no_such_dimension(placement.growing[0], without[0], done.report.files)
         done = replace(done, problems=(first, *done.problems))
     return done.telling_what_is_left_out()
 
 
-def _layout_of(layout: Layout | str | Sequence[str]) -> Layout:
-    if isinstance(layout, Layout):
-        return layout
-    return Along((layout,) if isinstance(layout, str) else tuple(layout))
+def _placement_of(placement: Placement | str | Sequence[str]) -> Placement:
+    if isinstance(placement, Placement):
+        return placement
+    return Along((placement,) if isinstance(placement, str) else tuple(placement))
 
 
 def _names(number: int, n_groups: int) -> list[str]:

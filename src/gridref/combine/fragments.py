@@ -16,9 +16,9 @@ import numpy as np
 
 from gridref.combine.boxes import Runs
 from gridref.combine.columns import Column, Notes
-from gridref.combine.layout import Layout, Task
 from gridref.combine.level import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
+from gridref.combine.placement import Placement, Task
 from gridref.combine.report import Combination
 from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.combine.values import Values
@@ -91,9 +91,9 @@ def combine_fragments(
         dim: Runs.whole(files, [fragment.corner[axis] for fragment in fragments], extent)
         for axis, (dim, extent) in enumerate(zip(first.dims, shape, strict=True))
     }
-    layout = Layout(first.dims, runs, pads=True)
+    placement = Placement(first.dims, runs, pads=True)
     column = Column(path, path, range(len(names)), [reference, *arrays])
-    task = Task(layout, notes, Values(read))
+    task = Task(placement, notes, Values(read))
     combined, _, _ = combine_columns({path: column}, "", task, Inherited())
     report, problems = notes.report(), tuple(notes.problems)
     if problems or path not in combined:

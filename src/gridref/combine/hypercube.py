@@ -17,8 +17,8 @@ import numpy as np
 from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Notes
 from gridref.combine.labels import Places, comparable_labels, fall, find_places, united
-from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.options import CombineOptions
+from gridref.combine.placement import Lengths, Placement, Task
 from gridref.combine.rules.gaps import with_padding
 from gridref.combine.rules.indices import counts_along, refuse_moved
 from gridref.combine.rules.packing import Packing, unpack_all
@@ -33,7 +33,7 @@ _N_SHOWN = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Hypercube(Layout):
+class Hypercube(Placement):
     """Every file in the box of its labels, which say where it lies whatever the order of files.
 
     Each says its labels along each dimension: as the coordinate of a dimension that it has, or as a
@@ -94,7 +94,7 @@ class Hypercube(Layout):
         return sorted(given, key=lambda file: [[*own.get(file, ())[:1]] for own in places])
 
     def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Hypercube:
-        """The layout by a group's own labels, else by those of the groups above it."""
+        """The placement by a group's own labels, else by those of the groups above it."""
         notes = task.notes
         found = dict(self.labels)
         for dim in self.growing:

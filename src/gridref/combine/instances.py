@@ -18,8 +18,8 @@ import numpy as np
 from gridref.combine.boxes import Runs
 from gridref.combine.columns import Column, source_name
 from gridref.combine.combining import combine
-from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.options import CombineOptions, Read
+from gridref.combine.placement import Lengths, Placement, Task
 from gridref.combine.report import Combination, DriftReport, grouped
 from gridref.combine.rules.single import repeated_along
 from gridref.combine.values import Values
@@ -299,7 +299,7 @@ def _length(group: VirtualGroup, dim: str) -> int | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Padded(Layout):
+class Padded(Placement):
     """Each file in rows of its own, from their beginning; what is behind their ends is missing.
 
     The first of the dimensions is that of the rows, and the others are those of samples.
@@ -312,7 +312,7 @@ class Padded(Layout):
         return self.growing[:1]
 
     def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Padded:
-        """The layout of a group, whose files are as long as they are there."""
+        """The placement of a group, whose files are as long as they are there."""
         instance, *samples = self.growing
         files = range(max(max(known, default=-1) for known in lengths.values()) + 1)
         stops = [*itertools.accumulate(lengths[instance].get(file, 0) for file in files)]

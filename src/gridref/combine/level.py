@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gridref.combine.columns import Column, Notes, columns_of
-from gridref.combine.layout import Lengths, Task
+from gridref.combine.placement import Lengths, Task
 from gridref.combine.rules.attributes import combine_attributes
 from gridref.combine.rules.dimensions import (
     align_dimensions,
@@ -49,7 +49,7 @@ def combine_column(column: Column, lengths: Lengths, task: Task) -> VirtualArray
     """One variable of the result; None where a problem was noted or it is left out."""
     if column.path in task.notes.failed:
         return None
-    dims = task.layout.dims_of(column, task)
+    dims = task.placement.dims_of(column, task)
     if dims is None:
         return None
     if dims:
@@ -63,12 +63,12 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     _note_absent(column, column.files, "kept from the files that have it", notes)
     is_index = column.first.dims == (column.name,)  # labels: `join` says what becomes of them
     if column.path in notes.told:
-        along = task.layout.dims_of_files(column, task)
+        along = task.placement.dims_of_files(column, task)
         return _repeat(column, along, lengths, task)
     rule = "minimal" if is_index else notes.options.repeat_rule(column.name)
     if rule == "minimal" and column.name not in notes.options.repeated and _is_label(column):
         rule = "different"
-    if rule == "all" and task.layout.repeats and task.growing:
+    if rule == "all" and task.placement.repeats and task.growing:
         return _repeat(column, task.growing, lengths, task)
     if not extents_agree(column, (), notes):
         return None
@@ -80,7 +80,7 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     if not differing:
         return with_attributes(column.first, column, task)
     if rule == "different":
-        along = task.layout.dims_of_files(column, task)
+        along = task.placement.dims_of_files(column, task)
         if along:
             return _repeat(column, along, lengths, task)
     _note_differing(column, differing, lengths, task, is_index=is_index)
@@ -110,10 +110,10 @@ def _note_differing(
             Option("compat", "override"), " shows the first file's for all and loses the others"
         )
         has_places = any(map(lengths.get, task.growing))
-        if task.layout.in_a_row and (len(task.growing) > 1 or not has_places):
+        if task.placement.in_a_row and (len(task.growing) > 1 or not has_places):
             ragged = Option("layout", "ragged", "layout=Ragged()")
             advice = Message(ragged, " keeps one value of it for each file; ", advice)
-        if task.layout.repeats and has_places:
+        if task.placement.repeats and has_places:
             advice = Message(
                 Option("variables", "different"), " repeats it along the dimension; ", advice
             )
@@ -148,7 +148,7 @@ def _combine_growing(
     notes = task.notes
     complete: Column | None = column
     if any(not set(dims) <= set(kind.array.dims) for kind in column.kinds):
-        complete = task.layout.with_dims(column, dims, lengths, task)
+        complete = task.placement.with_dims(column, dims, lengths, task)
     if complete is None or not extents_agree(complete, dims, notes):
         return None
     packed = resolve_packing(complete, notes)
@@ -157,8 +157,8 @@ def _combine_growing(
         return None
     column = packed
     lacking = lacking_files(column, lengths[dims[0]])
-    runs = task.layout.places(column, dims, lengths, lacking)
-    known = task.layout.fill(column, runs, lacking, task)
+    runs = task.placement.places(column, dims, lengths, lacking)
+    known = task.placement.fill(column, runs, lacking, task)
     if known is None:
         return None
     _note_fill_values(column, dtype, notes)
@@ -167,7 +167,7 @@ def _combine_growing(
     if fill is not None and shown.first.dtype.kind == "f":
         dtype = np.result_type(*{kind.array.dtype for kind in shown.kinds})
     alike = fill is None and len(column.kinds) == 1
-    joined = compacted(task.layout.lay(shown, runs, task, dtype, fill, alike=alike))
+    joined = compacted(task.placement.lay(shown, runs, task, dtype, fill, alike=alike))
     return with_attributes(joined, shown, task)
 
 
@@ -206,7 +206,7 @@ def _note_absent(column: Column, known: Iterable[int], effect: str, notes: Notes
 def with_attributes(array: VirtualArray, column: Column, task: Task) -> VirtualArray:
     """An array with the attributes of all files, combined as the rule for them says."""
     cases = [(kind.array.attrs, column.files_of(kind)) for kind in column.kinds]
-    settled = task.layout.settled.get(column.name, ())
+    settled = task.placement.settled.get(column.name, ())
     return array.with_changes(attrs=combine_attributes(cases, column.path, task.notes, settled))
 
 
@@ -254,7 +254,7 @@ def combine_columns(
     columns = resolve_flags(columns, notes)
     positions = {dim: known for dim, known in inherited.positions.items() if dim not in own}
     if notes.options.join != "exact":
-        order = task.layout.order_of_files(columns, task)
+        order = task.placement.order_of_files(columns, task)
         positions |= find_label_positions(columns, growing, order, notes, values)
     unaligned = columns
     if positions:
@@ -264,7 +264,7 @@ def combine_columns(
         }
     lengths = lengths_along(columns, growing, inherited.lengths)
     columns = shift_indices(columns, lengths, notes, values)
-    here = replace(task, layout=task.layout.at_level(unaligned, lengths, task))
+    here = replace(task, placement=task.placement.at_level(unaligned, lengths, task))
     arrays = {
         name: array
         for name, column in columns.items()
@@ -309,15 +309,15 @@ def combine_level(
         for the groups below.
     """
     columns, told = as_coordinates(groups, columns_of(groups, path), path, task)
-    wide = task.layout.with_new_dims(columns, task.notes)
+    wide = task.placement.with_new_dims(columns, task.notes)
     arrays, here, passed = combine_columns(wide, path, task, inherited)
     cases = [
         (without_names(group.attrs, told) if told else group.attrs, (number,))
         for number, group in enumerate(groups)
         if group is not None
     ]
-    attrs = combine_attributes(cases, path, task.notes, task.layout.settled.get("", ()))
+    attrs = combine_attributes(cases, path, task.notes, task.placement.settled.get("", ()))
     attrs = with_told_names(attrs, arrays, wide, task.notes)
-    for dim in reversed(task.layout.new):
+    for dim in reversed(task.placement.new):
         attrs = stacked_attributes(attrs, dim)
     return VirtualGroup(arrays, attrs=attrs), wide, here, passed

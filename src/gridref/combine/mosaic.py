@@ -39,9 +39,9 @@ from gridref.combine.georeference import (
 )
 from gridref.combine.grids import by_grid
 from gridref.combine.labels import REPEATING, repeating_files, united
-from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.level import Inherited, combine_level, with_attributes
 from gridref.combine.options import CombineOptions, Read
+from gridref.combine.placement import Lengths, Placement, Task
 from gridref.combine.report import Combination, Drift, grouped, in_groups
 from gridref.combine.rules.gaps import note_damaged
 from gridref.combine.rules.single import contradicting_files, repeated_along, stacked_attributes
@@ -148,7 +148,7 @@ PYRAMID_ATTRIBUTES = ("multiscales", "zarr_conventions")
 
 
 @dataclass(frozen=True, eq=False)
-class Plane(Layout):
+class Plane(Placement):
     """Every file at its place on common rows and columns, which are the last two dimensions.
 
     Attributes

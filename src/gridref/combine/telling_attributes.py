@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from gridref.combine.columns import Column, Notes, value_keys, value_text
-from gridref.combine.layout import Task
+from gridref.combine.placement import Task
 from gridref.model.array import VirtualArray, VirtualGroup
 
 Own = list[Mapping[str, Any] | None]
@@ -194,7 +194,7 @@ class _Attribute:
     def among(self, columns: Mapping[str, Column], path: str, task: Task) -> dict[str, Column]:
         """The columns with the coordinate, if its values have a place; the drift is noted."""
         column = self._column(path)
-        if column is not None and not task.layout.dims_of_files(column, task):
+        if column is not None and not task.placement.dims_of_files(column, task):
             column = None
         cases: dict[str, list[int]] = {}
         for file, value in self.values.items():

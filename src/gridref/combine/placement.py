@@ -1,10 +1,10 @@
-"""What a way to lay inputs beside each other is: the layout of a group and those below.
+"""What a way to lay inputs beside each other is: the placement of a group and those below.
 
-Rules of drift do not know how inputs are laid out; they ask a `Layout`. It says which variables
+Rules of drift do not know how inputs are laid out; they ask a `Placement`. It says which variables
 grow along which dimensions, and finds the places of each input, as `Runs` along each dimension.
-Layouts are along a dimension (`gridref.combine.along`), by labels (`gridref.combine.hypercube`), on
-pixels (`gridref.combine.mosaic`), in rows (`gridref.combine.instances`), and at given corners
-(`gridref.combine.fragments`).
+Placements are along a dimension (`gridref.combine.along`), by labels
+(`gridref.combine.hypercube`), on pixels (`gridref.combine.mosaic`), in rows
+(`gridref.combine.instances`), and at given corners (`gridref.combine.fragments`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Lengths = Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class Placement:
     """A way to lay inputs beside each other. This one puts each at a given place.
 
     Attributes
@@ -38,7 +38,7 @@ class Layout:
     runs
         Where inputs are along each of them, as far as that is the same for all variables.
     settled
-        Attributes by variable (``""`` for the group) that the layout deals with itself.
+        Attributes by variable (``""`` for the group) that the placement deals with itself.
     new
         Those of the dimensions that no input has: they are put first.
     pads
@@ -61,7 +61,7 @@ class Layout:
     """Whether what batches of inputs gave can be combined once more, as if it were inputs."""
 
     def check(self, rules: CombineOptions) -> None:
-        """Check that options mean something for the layout.
+        """Check that options mean something for the placement.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Layout:
     def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
         """Dimensions along which a variable with one value for each file is repeated.
 
-        Empty where the layout has none, or where several files with different values share a place
+        Empty where there are none, or where several files with different values share a place
         along them.
         """
         return ()
@@ -103,7 +103,7 @@ class Layout:
         return range(len(task.notes.inputs))
 
     def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Self:
-        """The layout of a group and those below, once its variables are known."""
+        """The placement of a group and those below, once its variables are known."""
         return self
 
     def dims_of(self, column: Column, task: Task) -> tuple[str, ...] | None:
@@ -180,11 +180,11 @@ class Layout:
 class Task:
     """What the rules share: how inputs are laid out, their values, and what is found."""
 
-    layout: Layout
+    placement: Placement
     notes: Notes
     values: Values
 
     @property
     def growing(self) -> tuple[str, ...]:
         """The dimensions along which the result is longer than its inputs."""
-        return self.layout.growing
+        return self.placement.growing
