@@ -603,7 +603,7 @@ TESTED_ELSEWHERE = {
     **_all(
         "api/building.py",
         "overwrite=True",
-        by="integration/test_what_was_done.py::"
+        by="integration/test_reported_changes.py::"
         "test_a_catalog_that_is_there_is_replaced_when_asked_only",
     ),
     **_all(
