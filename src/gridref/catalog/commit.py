@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
@@ -232,6 +233,7 @@ def group_entry(group: VirtualGroup, path: str, entries: Mapping[str, ArrayEntry
     )
 
 
+@cache
 def created_by() -> str:
     """Name and version of the writer."""
     try:

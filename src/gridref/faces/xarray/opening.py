@@ -30,7 +30,7 @@ from gridref.api.opening import reader_for, subgroup
 from gridref.api.scan import scan_each
 from gridref.api.units import with_converter
 from gridref.combine import CombineOptions, DriftReport, combine
-from gridref.errors import CombineError, InvalidRequestError
+from gridref.errors import CombineError, InvalidRequestError, Message, Option
 from gridref.faces.xarray.virtual_dataset import (
     Loading,
     Url,
@@ -184,8 +184,12 @@ def open_virtual_mfdataset(
     way = _way(sought, stack, layout, Mosaic(sought, stack, x, y, tolerance) if mosaic else None)
     if way is None and combine == "nested" and (sought.pattern or sought.of_files):
         raise InvalidRequestError(
-            "combine='nested' takes files in the order given, without labels of files: leave out"
-            " pattern and labels, or take combine='by_coords'"
+            Message(
+                Option("combine", combine),
+                " takes files in the order given, without labels of files: leave out pattern and"
+                " labels, or take ",
+                Option("combine", "by_coords"),
+            )
         )
 
     def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
