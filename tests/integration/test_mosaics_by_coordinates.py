@@ -50,11 +50,20 @@ def field(y: str, x: str, rows: np.ndarray, columns: np.ndarray) -> xr.Dataset:
     return whole
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_latitudes_and_longitudes(tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "attribute", "said"),
+    [
+        ("f4", "standard_name", ("latitude", "longitude")),
+        ("f8", "axis", ("Y", "X")),
+        ("f8", "units", ("degrees_north", "degrees_east")),
+    ],
+)
+def test_latitudes_and_longitudes(
+    tmp_path: Path, dtype: str, attribute: str, said: tuple[str, str]
+) -> None:
     rows, columns = np.linspace(80, 10, 15).astype(dtype), np.arange(-20, 22, 0.25).astype(dtype)
     whole = field("lat", "lon", rows, columns)
-    whole.lat.attrs["standard_name"], whole.lon.attrs["standard_name"] = "latitude", "longitude"
+    whole.lat.attrs[attribute], whole.lon.attrs[attribute] = said
     files = write_tiles(tmp_path, whole, "lat", "lon", sst={"_FillValue": -999.0, "zlib": True})
     gridref.build(files, tmp_path / "map.gridref", layout=gridref.Mosaic())
     with xr.open_dataset(tmp_path / "map.gridref", engine="gridref", decode_times=False) as shown:

@@ -18,14 +18,12 @@ from gridref.combine.boxes import Cells
 from gridref.combine.values import Values
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import geotransform, text_of, wkt_of
+from gridref.model.reference_systems import direction, geotransform, wkt_of
 from gridref.typing import Int64Array
 
 GRID_MAPPING = "spatial_ref"
 """Usual name of the variable whose attributes say where pixels are."""
 
-_COLUMNS = ("projection_x_coordinate", "longitude", "grid_longitude")
-_ROWS = ("projection_y_coordinate", "latitude", "grid_latitude")
 _SAME_PIXEL = 0.25
 """How far, in pixels, coordinates may be off a transform that means the same pixels."""
 _EVEN = 0.05
@@ -96,28 +94,12 @@ def mapping_name(group: VirtualGroup, x: str, y: str) -> str:
 
 
 def plane_dims(group: VirtualGroup, x: str, y: str) -> tuple[str, str]:
-    """What a group calls columns and rows, where not as asked for.
-
-    Sources: CF conventions 1.11, section 4.1 "Latitude Coordinate" and 5.6 "Grid Mappings".
-    """
+    """What a group calls columns and rows, where not as asked for."""
     if any({x, y} <= {*array.dims} for array in group.arrays.values()):
         return x, y
-    found = [
-        next(
-            (
-                name
-                for name, array in group.arrays.items()
-                if array.dims == (name,)
-                and (
-                    text_of(array.attrs, "axis") == letter
-                    or text_of(array.attrs, "standard_name") in names
-                )
-            ),
-            asked,
-        )
-        for letter, names, asked in (("X", _COLUMNS, x), ("Y", _ROWS, y))
-    ]
-    return found[0], found[1]
+    index = {n: direction(a.attrs) for n, a in group.arrays.items() if a.dims == (n,)}
+    found = {way: name for name, way in reversed(index.items())}
+    return found.get("x", x), found.get("y", y)
 
 
 def read_raster(

@@ -32,6 +32,36 @@ def referred_names(arrays: Iterable[VirtualArray]) -> set[str]:
     return names
 
 
+# The direction of a coordinate
+
+_DIRECTIONS: Mapping[str, Mapping[str, str]] = {
+    "axis": {"X": "x", "Y": "y", "Z": "z", "T": "t"},
+    "standard_name": {
+        **dict.fromkeys(("longitude", "grid_longitude", "projection_x_coordinate"), "x"),
+        **dict.fromkeys(("latitude", "grid_latitude", "projection_y_coordinate"), "y"),
+        **dict.fromkeys(("height", "altitude", "depth", "air_pressure"), "z"),
+        "time": "t",
+    },
+}
+_DEGREES = re.compile(r"degrees?_?([NEne])(orth|ast)?")
+
+
+def direction(attrs: Mapping[str, Any]) -> str:
+    """The direction of a coordinate: ``"x"``, ``"y"``, ``"z"`` or ``"t"``; empty if none is given.
+
+    Source: CF conventions 1.11, 4 "Coordinate Types", 4.1 and 4.2 for units of degrees.
+    """
+    named = (known.get(text_of(attrs, name), "") for name, known in _DIRECTIONS.items())
+    compass = compass_of(attrs)
+    return next(filter(None, named), "") or {"E": "x", "N": "y", None: ""}[compass]
+
+
+def compass_of(attrs: Mapping[str, Any]) -> str | None:
+    """Where degrees of a coordinate count to, ``"N"`` or ``"E"``; None for other units."""
+    found = _DEGREES.fullmatch(text_of(attrs, "units").strip())
+    return found[1].upper() if found else None
+
+
 # Attributes of grid mappings: the reference system and the places of pixels
 
 _CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\s*\]\s*$')

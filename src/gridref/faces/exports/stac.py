@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pystac
@@ -33,7 +33,7 @@ from gridref.catalog.folder import publish_file
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.io import absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import wkt_of
+from gridref.model.reference_systems import direction, wkt_of
 from gridref.options import check_choice
 from gridref.secrets import shown_address
 from gridref.serve.views import View, ViewOptions, show
@@ -363,21 +363,6 @@ MOST_VALUES = 1000
 
 type Kind = Literal["x", "y", "z", "t", ""]
 
-_KINDS: dict[str, dict[str, Kind]] = {
-    "axis": {"X": "x", "Y": "y", "Z": "z", "T": "t"},
-    "standard_name": {
-        **dict.fromkeys(("longitude", "grid_longitude", "projection_x_coordinate"), "x"),
-        **dict.fromkeys(("latitude", "grid_latitude", "projection_y_coordinate"), "y"),
-        **dict.fromkeys(("height", "altitude", "depth", "air_pressure"), "z"),
-        "time": "t",
-    },
-    "units": {
-        **dict.fromkeys(("degrees_east", "degree_east", "degrees_E", "degree_E"), "x"),
-        **dict.fromkeys(("degrees_north", "degree_north", "degrees_N", "degree_N"), "y"),
-    },
-}
-"""By attribute, what its values say that a coordinate is of."""
-
 
 def _kind_of(name: str, labels: xr.Variable | None) -> Kind:
     """What a coordinate is of, by its attributes, then by its values and its name."""
@@ -389,7 +374,7 @@ def _kind_of(name: str, labels: xr.Variable | None) -> Kind:
     )
     by_name: dict[str, Kind] = {"x": "x", "y": "y"}
     told: list[Kind] = [
-        *(kinds.get(str(labels.attrs.get(attr)), "") for attr, kinds in _KINDS.items()),
+        cast("Kind", direction(labels.attrs)),
         "t" if is_time else "",
         "z" if "positive" in labels.attrs else "",
         by_name.get(name, ""),

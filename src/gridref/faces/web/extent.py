@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -12,11 +11,11 @@ import cftime
 import numpy as np
 
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.reference_systems import compass_of
 
 type ReadEnds = Callable[[VirtualArray], tuple[Any, Any]]
 """Reads the first and the last element of an array of one dimension."""
 
-_DEGREES = re.compile(r"degrees?_?([NEne])(orth|ast)?")
 _DIGITS = 7
 MOST_EXTENTS = 12
 
@@ -68,19 +67,13 @@ def _label(value: Any, attrs: Mapping[str, Any]) -> str | None:
     if " since " in units:
         return _date(value, units, str(attrs.get("calendar", "standard")))
     number = f"{float(value):.{_DIGITS}g}"
-    side = way_of_degrees(attrs)
+    side = compass_of(attrs)
     if side is not None:
         if number.startswith("-"):
             number, side = number[1:], {"N": "S", "E": "W"}[side]
         return f"{number}\N{DEGREE SIGN} {side}"
     in_plane = str(attrs.get("standard_name", "")).startswith("projection_")
     return f"{number} {units}".strip() if in_plane else None
-
-
-def way_of_degrees(attrs: Mapping[str, Any]) -> str | None:
-    """Where degrees of a coordinate count to, ``"N"`` or ``"E"``; None where it has others."""
-    found = _DEGREES.fullmatch(str(attrs.get("units", "")).strip())
-    return found[1].upper() if found else None
 
 
 def _date(value: Any, units: str, calendar: str) -> str | None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from gridref.faces.web.extent import way_of_degrees
 from gridref.faces.web.levels import Level
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.reference_systems import compass_of
 
 GRIDLOOK = "https://gridlook.pages.dev"
 NEUROGLANCER = "https://neuroglancer-demo.appspot.com"
@@ -54,7 +54,7 @@ def opened_by(group: VirtualGroup, path: str) -> tuple[str, ...]:
     array = group[path]
     assert isinstance(array, VirtualArray)
     labels = [group[label] for label in Level.of(group, path).coordinates if label is not None]
-    is_on_earth = {"N", "E"} <= {way_of_degrees(label.attrs) for label in labels}
+    is_on_earth = {"N", "E"} <= {compass_of(label.attrs) for label in labels}
     is_image = array.ndim > 1 and array.dtype.name in _TYPES_OF_NEUROGLANCER
     return (GRIDLOOK,) * is_on_earth + (NEUROGLANCER,) * is_image
 
