@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from gridref.codecs import (
     arithmetic,
     core,
@@ -15,15 +12,7 @@ from gridref.codecs import (
     tiff,
     tiff_images,
 )
-from gridref.codecs.stage import (
-    AnyCodec,
-    ArrayCodec,
-    ArrayStage,
-    BytesCodec,
-    BytesStage,
-    SerialCodec,
-    SerialStage,
-)
+from gridref.codecs.stage import AnyCodec, ArrayCodec, BytesCodec, SerialCodec
 
 ARRAY_CODECS: dict[str, ArrayCodec] = (
     core.ARRAY_CODECS
@@ -55,12 +44,6 @@ BYTES_CODECS: dict[str, BytesCodec] = (
     | tiff_images.BYTES_CODECS
 )
 """Bytes -> bytes codecs."""
-
-if TYPE_CHECKING:
-    # The type checker compares every codec with the interface of its kind.
-    _ARRAY_STAGES: Mapping[str, ArrayStage] = ARRAY_CODECS
-    _SERIAL_STAGES: Mapping[str, SerialStage] = SERIAL_CODECS
-    _BYTES_STAGES: Mapping[str, BytesStage] = BYTES_CODECS
 
 OWN: dict[str, AnyCodec] = {**ARRAY_CODECS, **SERIAL_CODECS, **BYTES_CODECS}
 """All of gridref's own codecs."""

@@ -22,7 +22,6 @@ from gridref.codecs.stage import (
     ArraySpec,
     BytesCodec,
     BytesDecode,
-    CodecContract,
     Fill,
     Raw,
     SerialCodec,
@@ -75,7 +74,7 @@ def why_not(codec: Codec) -> str | None:
     str or None
         The reason, with the codec's name; None if it can be decoded.
     """
-    kind: CodecContract | None = codec_named(codec.name)
+    kind = codec_named(codec.name)
     if kind is None:
         return f"codec {codec.name}: no decoder is known"
     missing = [key for key in kind.required if key not in codec.configuration]

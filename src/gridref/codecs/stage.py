@@ -60,62 +60,6 @@ class ArraySpec:
         return self.size * self.dtype.itemsize
 
 
-class CodecContract(Protocol):
-    """Questions to every codec before anything is decoded."""
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """Keys that the configuration must have."""
-        ...
-
-    def problem(self, config: Config, /) -> str | None:
-        """Why a configuration cannot be decoded; None if it can."""
-        ...
-
-
-class ArrayStage(CodecContract, Protocol):
-    """The interface of an array -> array codec for the pipeline; see `ArrayCodec`."""
-
-    def decoder(self, config: Config, spec: ArraySpec, /) -> ArrayDecode:
-        """Make the function that decodes a chunk."""
-        ...
-
-    def stored(self, config: Config, spec: ArraySpec, /) -> ArraySpec:
-        """Shape and dtype of the encoded form of an array."""
-        ...
-
-
-class SerialStage(CodecContract, Protocol):
-    """The interface of an array -> bytes codec for the pipeline; see `SerialCodec`."""
-
-    def decoder(self, config: Config, spec: ArraySpec, /) -> SerialDecode:
-        """Make the function that decodes a chunk."""
-        ...
-
-    def stored_bytes(self, config: Config, spec: ArraySpec, /) -> int | None:
-        """Size in bytes of the encoded form, where it is determined."""
-        ...
-
-
-class BytesStage(CodecContract, Protocol):
-    """The interface of a bytes -> bytes codec for the pipeline; see `BytesCodec`."""
-
-    @property
-    def filler(self) -> Callable[[Config, ArraySpec], Fill] | None:
-        """Make the function that decodes a chunk into given memory; None if it cannot."""
-        ...
-
-    def decoder(self, config: Config, decoded_bytes: int | None, spec: ArraySpec, /) -> BytesDecode:
-        """Make the function that decodes a chunk."""
-        ...
-
-    def stored_bytes(
-        self, config: Config, decoded_bytes: int | None, spec: ArraySpec, /
-    ) -> int | None:
-        """Size in bytes of the encoded form, where it is determined."""
-        ...
-
-
 def _no_problem(config: Config) -> str | None:
     return None
 
