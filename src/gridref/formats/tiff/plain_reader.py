@@ -1,20 +1,17 @@
 """The structure of ordinary TIFF files, read without tifffile.
 
 This reader is ten times as fast as tifffile and reads each long tag exactly once. A file is
-ordinary if it has no tag that marks a special flavour of TIFF; all files that GDAL writes are
-ordinary. Any other file is left to `tifffile_reader`.
-
-Series and levels are counted as in tifffile: similar pages make a series, and a series of half (a
-third, a quarter) the size is a level of the one before.
+ordinary if it has no tag that marks a special flavour of TIFF, and holds one image: alone, or
+georeferenced with a mask and with overviews of both, each half (a third, a quarter) the size of the
+one before. Nearly all files that GDAL writes are ordinary. Any other file is left to
+`tifffile_reader`, which would find the same series and levels in an ordinary one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from operator import attrgetter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,6 +28,7 @@ from gridref.formats.tiff.directory import (
 )
 from gridref.formats.tiff.images import MAX_SAMPLES, Image, Level, Page, TiffStructure
 from gridref.io import ScanFile
+from gridref.model.grid import chunk_counts
 
 _ORDINARY_TAGS = frozenset(
     {
@@ -98,17 +96,12 @@ _SINGLE_INTEGERS = (
 _INTEGER_KINDS = (3, 4, 16)
 _UNUSUAL_COMPRESSIONS = frozenset({2, 3, 4, 6, 34892, 33007})
 _MAX_DIRECTORIES = 64
-_MAX_UNREFERENCED = 7
 _SAMPLING_FACTORS = (2, 3, 4)
+_RGB = 2
 
 
 class NotOrdinaryError(Exception):
     """The file has a feature that only tifffile knows."""
-
-
-def is_cog(window: Window) -> bool:
-    """Whether a file states that it is a cloud-optimised GeoTIFF."""
-    return b"LAYOUT=IFDS_BEFORE_DATA" in window.read(0, min(window.size, 512))
 
 
 def plain_directories(window: Window, head: TiffHead) -> list[Directory]:
@@ -127,15 +120,11 @@ def plain_directories(window: Window, head: TiffHead) -> list[Directory]:
     return directories if complete else []
 
 
-def read_plain_structure(
-    file: ScanFile, window: Window, directories: Sequence[Directory]
-) -> TiffStructure | None:
+def read_plain_structure(file: ScanFile, directories: Sequence[Directory]) -> TiffStructure | None:
     """Parse an ordinary file.
 
     Parameters
     ----------
-    window
-        Its beginning.
     directories
         Those that `plain_directories` found.
 
@@ -154,11 +143,10 @@ def read_plain_structure(
         return None
     try:
         geo = Tag.GEO_KEY_DIRECTORY in directories[0].entries
-        if len(directories) > _MAX_UNREFERENCED and not geo:
+        if len(directories) > 1 and not geo:
             return None
         pages = [_page(directory, number) for number, directory in enumerate(directories)]
-        kind = "geotiff" if geo else "uniform" if len(pages) == 1 else "generic"
-        images = _images(pages, kind, reduced_only=geo and is_cog(window))
+        images = _images(pages, "geotiff" if geo else "uniform")
         return TiffStructure(images, (file.source,), _metadata(directories[0]))
     except NotOrdinaryError:
         return None
@@ -184,10 +172,11 @@ def _page(directory: Directory, number: int) -> Page:
     sample_format = _uniform(directory, Tag.SAMPLE_FORMAT, samples)
     photometric = directory.integer(Tag.PHOTOMETRIC, 0)
     planar = _is_planar(directory)
-    layout = _layout(directory, samples, planar, photometric)
+    axes, shape, chunk_shape = _layout(directory, samples, planar, photometric)
+    tiled = Tag.TILE_WIDTH in directory.entries
     name = tifffile.TIFF.SAMPLE_DTYPES.get((sample_format, bits))
     dtype = None if name is None else np.dtype(name)
-    offsets, counts = segments_of(directory, layout.tiled, layout.n_chunks)
+    offsets, counts = segments_of(directory, tiled, math.prod(chunk_counts(shape, chunk_shape)))
     predictor = directory.integer(Tag.PREDICTOR, 1)
     tables = directory.array(Tag.JPEG_TABLES)
     fill_order = directory.integer(Tag.FILL_ORDER, 1)
@@ -197,10 +186,10 @@ def _page(directory: Directory, number: int) -> Page:
         raise NotOrdinaryError  # not missing, to most readers
     return Page(
         index=(number,),
-        shape=layout.shape,
-        axes=layout.axes,
-        chunk_shape=layout.chunk_shape,
-        tiled=layout.tiled,
+        shape=shape,
+        axes=axes,
+        chunk_shape=chunk_shape,
+        tiled=tiled,
         dtype=dtype,
         big_endian=directory.head.big_endian,
         compression=compression,
@@ -222,8 +211,8 @@ def _page(directory: Directory, number: int) -> Page:
         contiguous=plain
         and bits in (8, 16, 32, 64)
         and sample_format != 5
-        and layout.in_row_order
-        and _follow_each_other(offsets, counts, math.prod(layout.shape) * bits // 8),
+        and (not tiled or _are_whole_rows(axes, shape, chunk_shape))
+        and _follow_each_other(offsets, counts, math.prod(shape) * bits // 8),
     )
 
 
@@ -258,23 +247,13 @@ def _uniform(directory: Directory, code: int, samples: int) -> int:
     return int(values[0])
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How segments tile an image; see `Page`."""
-
-    axes: str
-    shape: tuple[int, ...]
-    chunk_shape: tuple[int, ...]
-    tiled: bool
-    n_chunks: int
-    in_row_order: bool
-
-
-def _layout(directory: Directory, samples: int, planar: bool, photometric: int) -> _Layout:
+def _layout(
+    directory: Directory, samples: int, planar: bool, photometric: int
+) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """Axes, shape and segment shape of a page."""
     width = directory.integer(Tag.IMAGE_WIDTH, 0)
     length = directory.integer(Tag.IMAGE_LENGTH, 0)
-    tiled = Tag.TILE_WIDTH in directory.entries
-    if tiled:
+    if Tag.TILE_WIDTH in directory.entries:
         rows = directory.integer(Tag.TILE_LENGTH, 0)
         columns = directory.integer(Tag.TILE_WIDTH, 0)
     else:
@@ -284,16 +263,11 @@ def _layout(directory: Directory, samples: int, planar: bool, photometric: int) 
         columns = width
     if min(width, length, rows, columns, samples) < 1 or samples > MAX_SAMPLES:
         raise NotOrdinaryError
-    n_chunks = -(-length // rows) * -(-width // columns) * (samples if planar else 1)
-    axes = "YX"
-    shape: tuple[int, ...] = (length, width)
-    chunk: tuple[int, ...] = (rows, columns)
-    if samples > 1 or photometric == 2:
-        axes = "SYX" if planar else "YXS"
-        shape = (samples, *shape) if planar else (*shape, samples)
-        chunk = (1, *chunk) if planar else (*chunk, samples)
-    in_row_order = not tiled or (columns == width and not length % rows)
-    return _Layout(axes, shape, chunk, tiled, n_chunks, in_row_order)
+    if samples == 1 and photometric != _RGB:
+        return "YX", (length, width), (rows, columns)
+    if planar:
+        return "SYX", (samples, length, width), (1, rows, columns)
+    return "YXS", (length, width, samples), (rows, columns, samples)
 
 
 def segments_of(
@@ -325,6 +299,12 @@ def segments_of(
     return columns[0], columns[1]
 
 
+def _are_whole_rows(axes: str, shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> bool:
+    """Whether tiles are rows of the image, all of them inside of it."""
+    y = axes.index("Y")
+    return shape[y + 1] == chunk_shape[y + 1] and not shape[y] % chunk_shape[y]
+
+
 def _follow_each_other(offsets: NDArray[np.int64], counts: NDArray[np.int64], n_bytes: int) -> bool:
     """Whether segments are contiguous and hold only the pixels."""
     if int(counts.sum()) != n_bytes or not counts.all() or not offsets.all():
@@ -344,91 +324,54 @@ def _fill(directory: Directory, dtype: np.dtype[Any] | None) -> Any:
         return 0
 
 
-@dataclass(eq=False)
-class _Series:
-    """Similar pages, and the series that are smaller versions of them."""
+def _images(pages: Sequence[Page], kind: str) -> tuple[Image, ...]:
+    """The image and its mask, each with its smaller versions.
 
-    pages: list[Page]
-    levels: list[_Series]
-
-    @cached_property
-    def key(self) -> tuple[str, tuple[int, ...], Any]:
-        first = self.pages[0]
-        extra = "" if "S" in first.axes else "S"
-        shape = (len(self.pages), *first.shape, *(1 for _ in extra))
-        return "I" + first.axes + extra, shape, first.dtype
-
-
-def _images(pages: Sequence[Page], kind: str, *, reduced_only: bool) -> tuple[Image, ...]:
-    """Sort pages into series, and series into pyramids."""
-    alike: dict[Any, list[Page]] = {}
+    Raises
+    ------
+    NotOrdinaryError
+        If there is anything else: what belongs together then depends on more than sizes.
+    """
+    pyramids: dict[bool, list[Page]] = {}
     for page in pages:
-        alike.setdefault(_alike_key(page), []).append(page)
-    series = [_Series(group, []) for group in alike.values()]
-    if kind != "uniform":
-        _join_levels(series, reduced_only=reduced_only)
+        pyramids.setdefault(page.is_mask, []).append(page)
+    if len({(top.axes, top.dtype) for top, *_ in pyramids.values()}) < len(pyramids):
+        raise NotOrdinaryError
+    if not all(map(_is_pyramid, pyramids.values())):
+        raise NotOrdinaryError
     return tuple(
-        Image(
-            kind,
-            "",
-            tuple(_level(member, number, depth) for depth, member in enumerate([top, *top.levels])),
-        )
-        for number, top in enumerate(series)
+        Image(kind, "", tuple(_level(page, number, depth) for depth, page in enumerate(pyramid)))
+        for number, pyramid in enumerate(pyramids.values())
     )
 
 
-_alike_key = attrgetter(
-    *("axes", "shape", "tiled", "chunk_shape", "sample_format", "bits", "fill_order", "predictor"),
-    *("compression", "extra_samples", "photometric"),
-)
+def _is_pyramid(pages: Sequence[Page]) -> bool:
+    """Whether each page says that it is a smaller version, and shrinks by the same factor."""
+    return any(
+        all(
+            coarse.is_reduced and _shrinks(fine, coarse, factor) for fine, coarse in pairwise(pages)
+        )
+        for factor in _SAMPLING_FACTORS
+    )
 
 
-def _join_levels(series: list[_Series], *, reduced_only: bool) -> None:
-    """Move each series that is a smaller version of another after that one."""
-    top = 0
-    while top < len(series):
-        factor, candidate = None, top + 1
-        while candidate < len(series):
-            last = (series[top].levels or [series[top]])[-1]
-            factors = _SAMPLING_FACTORS if factor is None else (factor,)
-            fits = None
-            if series[candidate].pages[0].is_reduced or not reduced_only:
-                fits = next((p for p in factors if _next_level(last, series[candidate], p)), None)
-            if fits is None:
-                candidate += 1
-                continue
-            factor = fits
-            series[top].levels.append(series.pop(candidate))
-        top += 1
+def _shrinks(fine: Page, coarse: Page, factor: int) -> bool:
+    """Whether rows and columns shrink by a factor (rounded either way) and the rest stays."""
+    return (fine.axes, fine.dtype) == (coarse.axes, coarse.dtype) and all(
+        factor <= n and m in (n // factor, -(-n // factor)) if axis in "XY" else n == m
+        for axis, n, m in zip(fine.axes, fine.shape, coarse.shape, strict=True)
+    )
 
 
-def _next_level(fine: _Series, coarse: _Series, factor: int) -> bool:
-    """Whether rows and columns shrink by `factor` (rounded either way) and the rest stays."""
-    axes, shape, dtype = fine.key
-    if (axes, dtype) != (coarse.key[0], coarse.key[2]):
-        return False
-    pairs = list(zip(axes, shape, coarse.key[1], strict=True))
-    if any(n != m for axis, n, m in pairs if axis not in "XY"):
-        return False
-    space = [(n, m) for axis, n, m in pairs if axis in "XY"]
-    # A length that does not change is level 0 of the first axis, and no smaller version.
-    if space[0][0] == space[0][1]:
-        return False
-    return all(factor <= n and m in (n // factor, -(-n // factor)) for n, m in space)
-
-
-def _level(series: _Series, number: int, depth: int) -> Level:
-    axes, shape, _ = series.key
-    kept = [axis for axis, extent in enumerate(shape) if extent > 1 or axes[axis] in "XY"]
-    first = series.pages[0]
-    whole = len(series.pages) == 1 and first.contiguous
+def _level(page: Page, number: int, depth: int) -> Level:
+    kept = [n for n, axis in enumerate(page.axes) if page.shape[n] > 1 or axis in "XY"]
     return Level(
         number,
         depth,
-        tuple(shape[axis] for axis in kept),
-        "".join(axes[axis] for axis in kept),
-        first,
-        tuple(series.pages),
-        (0,) * len(series.pages),
-        int(first.offsets[0]) if whole else None,
+        tuple(page.shape[n] for n in kept),
+        "".join(page.axes[n] for n in kept),
+        page,
+        (page,),
+        (0,),
+        int(page.offsets[0]) if page.contiguous else None,
     )

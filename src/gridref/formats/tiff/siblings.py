@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import GridrefError
-from gridref.formats.tiff.directory import Directory, Window
+from gridref.formats.tiff.directory import Directory
 from gridref.formats.tiff.images import Page, TiffStructure
-from gridref.formats.tiff.plain_reader import NotOrdinaryError, is_cog, segments_of
+from gridref.formats.tiff.plain_reader import NotOrdinaryError, segments_of
 from gridref.formats.tiff.storage import Segments, has_spliced_tables, segment_manifest
 from gridref.learned import FORMS
 from gridref.model.array import VirtualGroup
@@ -47,9 +47,7 @@ class _First:
         )
 
 
-def likeness(
-    window: Window, directories: Sequence[Directory], max_chunk_bytes: int
-) -> tuple[Any, ...] | None:
+def likeness(directories: Sequence[Directory], max_chunk_bytes: int) -> tuple[Any, ...] | None:
     """A key that is equal for similar files; None for files that have no siblings."""
     n_bytes = sum(n for each in directories for _, n in each.table.outside)
     if not directories or n_bytes > _MAX_FACTS_BYTES:
@@ -59,7 +57,7 @@ def likeness(
         facts = [each.facts() for each in directories]
     except GridrefError:  # a value is not in the file: the reader reports it
         return None
-    return _First, head, is_cog(window), max_chunk_bytes, *facts
+    return _First, head, max_chunk_bytes, *facts
 
 
 def describe_as_sibling(

@@ -99,11 +99,11 @@ def _described(
         return build_group(structure, options.max_chunk_bytes, refuse)
     window = Window(file, head)
     directories = plain_directories(window, read_head(window, ndpi=is_ndpi(file.name)))
-    alike = likeness(window, directories, options.max_chunk_bytes)
+    alike = likeness(directories, options.max_chunk_bytes)
     described = describe_as_sibling(alike, directories, file.source)
     if described is not None:
         return described
-    plain = read_plain_structure(file, window, directories)
+    plain = read_plain_structure(file, directories)
     structure = plain or _by_companion(
         read_structure(file, files, options.max_objects), files, options, skipped
     )
