@@ -38,7 +38,7 @@ from gridref.catalog.growth import (
     grown,
     is_standing,
     reused,
-    standing_groups,
+    standing_group,
     values_of_standing,
     written,
 )
@@ -198,7 +198,9 @@ def combined(
     except WholeNeededError:
         said = _of_catalog(base)
         ordered = [
-            _part(shown, each, dim).with_changes(report=said) if isinstance(each, Span) else each
+            isel_group(shown, {dim: slice(each.start, each.stop)}).with_changes(report=said)
+            if isinstance(each, Span)
+            else each
             for each in inputs
         ]
         whole = combined_whole(base, ordered, job, read)
@@ -241,11 +243,11 @@ def _standing_in(
     read: Read,
 ) -> Grown:
     """Combine files with what stands for the catalog, so that its tables go on as they are."""
-    spans = [each for each in inputs if isinstance(each, Span)]
     said = _of_catalog(base)
-    standing = iter(standing_groups(shown, dim, spans))
     groups = [
-        next(standing).with_changes(report=said) if isinstance(each, Span) else each
+        standing_group(shown, dim, each).with_changes(report=said)
+        if isinstance(each, Span)
+        else each
         for each in inputs
     ]
 
@@ -294,12 +296,6 @@ def _length(group: VirtualGroup, dim: str) -> int:
         if dim in array.dims:
             return array.shape[array.dims.index(dim)]
     return 0
-
-
-def _part(root: VirtualGroup, span: Span, dim: str) -> VirtualGroup:
-    """Some elements of a catalog along a dimension."""
-    plain = VirtualGroup(root.arrays, root.groups, root.attrs, unlimited_dims=root.unlimited_dims)
-    return isel_group(plain, {dim: slice(span.start, span.stop)})
 
 
 def with_dim(
@@ -430,17 +426,12 @@ def _with_constants(
             f"{', '.join(missing)}: only a file that goes holds it. Build the catalog again"
         )
 
-    def changed(node: VirtualGroup, prefix: str) -> VirtualGroup:
-        arrays = {
-            name: next(g.all_arrays()[f"{prefix}{name}"] for g in givers if f"{prefix}{name}" in g)
-            if f"{prefix}{name}" in constants
-            else array
-            for name, array in node.arrays.items()
-        }
-        groups = {name: changed(below, f"{prefix}{name}/") for name, below in node.groups.items()}
-        return VirtualGroup(arrays, groups, node.attrs, unlimited_dims=node.unlimited_dims)
+    def held(path: str, array: VirtualArray) -> VirtualArray:
+        if path not in constants:
+            return array
+        return next(giver.all_arrays()[path] for giver in givers if path in giver)
 
-    return changed(group, "")
+    return group.with_each_array(held)
 
 
 # Rebuild: catalogs whose layout depends on all files

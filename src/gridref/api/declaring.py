@@ -17,6 +17,7 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.scan_report import ScanReport
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -129,16 +130,12 @@ def _without_data(group: VirtualGroup, dim: str, labels: NDArray[Any]) -> Virtua
     """A group like the catalog with some labels, one block for each, and no data."""
     index = group.arrays[dim]
 
-    def like(node: VirtualGroup) -> VirtualGroup:
-        arrays = {
-            name: _absent(array, dim, len(labels)) if dim in array.dims else array
-            for name, array in node.arrays.items()
-        }
-        groups = {name: like(below) for name, below in node.groups.items()}
-        return VirtualGroup(arrays, groups, node.attrs, unlimited_dims=node.unlimited_dims)
+    def empty(path: str, array: VirtualArray) -> VirtualArray:
+        if path == dim:
+            return _labelled(index, labels)
+        return _absent(array, dim, len(labels)) if dim in array.dims else array
 
-    empty = like(group)
-    return empty.with_changes(arrays={**empty.arrays, dim: _labelled(index, labels)})
+    return group.with_each_array(empty).with_changes(report=ScanReport())
 
 
 def _absent(array: VirtualArray, dim: str, n: int) -> VirtualArray:

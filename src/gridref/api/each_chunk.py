@@ -24,7 +24,7 @@ from gridref.io import Coverage, SourcePool, absolute_url, checksum_of, coverage
 from gridref.io.ahead import in_threads
 from gridref.io.object_stores import uri_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
+from gridref.model.listing import ChunkListing, ListedChunks
 from gridref.model.manifest import (
     ChunkChecksums,
     ChunkManifest,
@@ -82,7 +82,12 @@ def with_identity(
 
 def with_sources(group: VirtualGroup, other: Mapping[Source, Source]) -> VirtualGroup:
     """Replace sources in the manifests of a group that are in memory."""
-    return _mapped(group, _Telling(other))
+    tell = _Telling(other)
+
+    def told(_path: str, array: VirtualArray) -> VirtualArray:
+        return array.with_changes(manifests=tuple(map(tell, array.manifests)))
+
+    return group.with_each_array(told)
 
 
 def with_renamed_sources(array: VirtualArray, new: str | Callable[[str], str]) -> VirtualArray:
@@ -155,15 +160,6 @@ class _Telling:
             # The old one is kept so that its id stays its own.
             self._manifests[id(manifest)] = (manifest, manifest.with_sources(sources))
         return self._manifests[id(manifest)][1]
-
-
-def _mapped(group: VirtualGroup, tell: _Telling) -> VirtualGroup:
-    arrays = {
-        name: array.with_changes(manifests=tuple(map(tell, array.manifests)))
-        for name, array in group.arrays.items()
-    }
-    groups = {name: _mapped(below, tell) for name, below in group.groups.items()}
-    return group.with_changes(arrays=arrays, groups=groups)
 
 
 # Checksums of stored chunks
@@ -444,11 +440,6 @@ def _rows_by_part(
     listed: ListedChunks,
 ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64]]]:
     """By address of a part the rows of its chunk table, and which of the chunks they are."""
-    array = listed.listing.array
-    held = np.flatnonzero(listed.row != NO_ROW)
-    manifest = array.blocks.manifest[listed.block[held]]
-    for number in np.unique(manifest).tolist():
-        of = array.manifests[number]
-        assert isinstance(of, ParquetManifest)
-        mine = held[manifest == number]
-        yield of.part.blocks.address, of.table_rows(listed.row[mine]), mine
+    for manifest, chunks, rows in listed.by_manifest():
+        assert isinstance(manifest, ParquetManifest)
+        yield manifest.part.blocks.address, manifest.table_rows(rows), chunks

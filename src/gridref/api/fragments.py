@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.api.aggregations import as_part
 from gridref.api.outcomes import RunOptions, outcomes
+from gridref.catalog.listing import manifest_rows
 from gridref.combine.rules.packing import Packing
 from gridref.errors import GridrefError, ScanError
 from gridref.formats import ScanOptions
@@ -23,7 +23,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Encoding
 from gridref.model.listing import ChunkListing
-from gridref.model.manifest import ChunkState, Source
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.secrets import shown_address
 from gridref.typing import Int64Array
 
@@ -128,53 +128,39 @@ class _StoredChunks:
     ----------
     ends
         int64, one past the last chunk of each block.
-    sources, source
-        The files, and which of them each chunk is in.
-    rows
-        int64 (n_chunks, 4): state, offset, length and filter mask.
+    chunks
+        All of them, block after block.
     """
 
     ends: Int64Array
-    sources: tuple[Source, ...]
-    source: Int64Array
-    rows: Int64Array
+    chunks: ChunkManifest
 
     @classmethod
     def of(cls, array: VirtualArray) -> _StoredChunks:
         """All chunks of an array without missing blocks."""
         listing = ChunkListing(array)
         listed = listing.rows(0, listing.n_rows)
-        source = np.zeros(len(listed), np.int64)
-        rows = np.zeros((len(listed), 4), np.int64)
-        sources: list[Source] = []
-        manifest_of = array.blocks.manifest[listed.block]
-        for number, manifest in enumerate(array.manifests):
-            here = np.flatnonzero(manifest_of == number)
-            part = manifest.take(listed.row[here])
-            masks = np.zeros(len(here)) if part.filter_mask is None else part.filter_mask
-            rows[here] = np.stack([part.state, part.offset, part.length, masks], axis=-1)
-            source[here] = part.source + len(sources)
-            sources += part.sources
         ends = np.searchsorted(listed.block, np.arange(array.n_blocks), side="right")
-        return cls(ends, tuple(sources), source, rows)
+        return cls(ends, manifest_rows(listed))
 
-    def of_block(self, block: int) -> slice:
+    def of_block(self, block: int) -> ChunkManifest:
         """The chunks of a block."""
-        return slice(int(self.ends[block - 1]) if block else 0, int(self.ends[block]))
+        start = int(self.ends[block - 1]) if block else 0
+        return self.chunks.take(slice(start, int(self.ends[block])))
 
     def files(self) -> tuple[list[Source], str]:
         """The file of each block; or why there is not one."""
         found: list[Source] = []
-        if (self.rows[:, 0] == ChunkState.INLINE).any():
+        if (self.chunks.state == ChunkState.INLINE).any():
             return [], "its values are kept in the catalog, and not in files"
         for block in range(len(self.ends)):
-            span = self.of_block(block)
-            held = self.source[span][self.rows[span, 0] == ChunkState.RANGE]
-            urls = {self.sources[number].url for number in np.unique(held).tolist()}
+            held = self.of_block(block)
+            used = held.source[held.state == ChunkState.RANGE]
+            urls = {held.sources[number].url for number in np.unique(used).tolist()}
             if len(urls) != 1:
                 many = "several files hold parts" if urls else "no file holds a chunk"
                 return [], f"{many} of a block"
-            found.append(self.sources[int(held[0])])
+            found.append(held.sources[int(used[0])])
         return found, ""
 
 
@@ -183,13 +169,13 @@ def _identifier(
 ) -> tuple[str, str]:
     """Path of the variable in a file that a block shows; or why it shows none."""
     arrays = group.all_arrays()
-    rows = stored.rows[stored.of_block(block)]
+    chunks = stored.of_block(block)
     shape = tuple(array.block_shapes()[block].tolist())
     encoding = array.encodings[array.blocks.encoding[block]]
     for name in [path, *(other for other in arrays if other != path)]:
-        if name in arrays and _is_shown(arrays[name], shape, array.dims, encoding, rows):
+        if name in arrays and _is_shown(arrays[name], shape, array.dims, encoding, chunks):
             return f"/{name}", _why_read_otherwise(arrays[name], array, encoding)
-    source = stored.sources[int(stored.source[stored.of_block(block)][0])]
+    source = chunks.sources[int(chunks.source[0])]
     return "", f"no variable of {shown_address(source.url)} is stored as it shows it"
 
 
@@ -198,7 +184,7 @@ def _is_shown(
     shape: tuple[int, ...],
     dims: tuple[str, ...],
     encoding: Encoding,
-    rows: NDArray[np.int64],
+    chunks: ChunkManifest,
 ) -> bool:
     """Whether a block is a variable of its file, as it is stored."""
     try:
@@ -210,7 +196,9 @@ def _is_shown(
     own = part.encodings[part.blocks.encoding[0]]
     if _bare(own) != _bare(encoding):
         return False
-    return np.array_equal(_StoredChunks.of(part).rows, rows)
+    stored = _StoredChunks.of(part).chunks
+    columns = ("state", "offset", "length", "masks")
+    return all(np.array_equal(getattr(stored, name), getattr(chunks, name)) for name in columns)
 
 
 def _bare(encoding: Encoding) -> Encoding:

@@ -314,17 +314,13 @@ def _batch(runs: list[_Run], sources: SourceIndex) -> ChunkBatch:
     offset = column("offset")
     if int(length.min()) < 0 or int(np.where(is_range, offset, 0).min()) < 0:
         raise InvalidRequestError("a chunk has a negative offset or length")
-    mask = [
-        np.zeros(part.n_rows, np.uint32) if part.filter_mask is None else part.filter_mask
-        for part in parts
-    ]
     return ChunkBatch(
         np.repeat(np.fromiter((run.array for run in runs), np.int64, len(runs)), counts),
         _global_sources(runs, counts, column("source"), is_range, sources),
         np.where(is_range, offset, 0),
         length,
         state,
-        np.where(is_range | is_inline, np.concatenate(mask), 0).astype(np.uint32),
+        np.where(is_range | is_inline, column("masks"), 0).astype(np.uint32),
         _inline_of(runs, counts, offset, length, is_inline),
     )
 

@@ -196,7 +196,7 @@ def _chunk_rows(path: str, catalog: CatalogGroup, numbers: dict[Any, int]) -> pd
             "source": np.array([*addresses, -1])[np.where(is_range, rows.source, -1)],
             "offset": np.where(is_range, rows.offset, _inline_hashes(rows)),
             "length": np.where(rows.state == ChunkState.MISSING, 0, rows.length),
-            "mask": np.zeros(len(listed)) if rows.filter_mask is None else rows.filter_mask,
+            "mask": rows.masks,
             "encoding": encodings[array.blocks.encoding[listed.block]],
         }
         parts.append(pd.DataFrame(columns))

@@ -89,33 +89,15 @@ class Standing:
         raise WholeNeededError(f"rows of {self.path}")
 
 
-def standing_groups(
-    group: VirtualGroup, dim: str, spans: Sequence[Span], path: str = ""
-) -> list[VirtualGroup]:
-    """A group for each span, in which arrays without the dimension are the catalog's own.
+def standing_group(group: VirtualGroup, dim: str, span: Span) -> VirtualGroup:
+    """A group that stands for some elements; arrays without the dimension are the catalog's own.
 
     Raises
     ------
     WholeNeededError
         Where an array has nothing that could stand for it.
     """
-    prefix = f"{path}/" if path else ""
-    below = {
-        name: standing_groups(child, dim, spans, f"{prefix}{name}")
-        for name, child in group.groups.items()
-    }
-    return [
-        VirtualGroup(
-            {
-                name: _standing(array, dim, span, f"{prefix}{name}")
-                for name, array in group.arrays.items()
-            },
-            {name: children[number] for name, children in below.items()},
-            group.attrs,
-            unlimited_dims=group.unlimited_dims,
-        )
-        for number, span in enumerate(spans)
-    ]
+    return group.with_each_array(lambda path, array: _standing(array, dim, span, path))
 
 
 def _standing(array: VirtualArray, dim: str, span: Span, path: str) -> VirtualArray:

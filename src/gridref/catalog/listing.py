@@ -199,20 +199,20 @@ def referenced_chunks(array: VirtualArray) -> Iterator[tuple[ListedChunks, Chunk
     """
     listing = ChunkListing(array)
     for listed in listing.pieces(ROW_GROUP_ROWS) if listing.n_rows else [listing.rows(0, 0)]:
-        yield listed, _manifest_rows(array, listed)
+        yield listed, manifest_rows(listed)
 
 
-def _manifest_rows(array: VirtualArray, listed: ListedChunks) -> ChunkManifest:
+def manifest_rows(listed: ListedChunks) -> ChunkManifest:
     """The references of chunks, in their order; those of absent blocks are missing."""
-    held = np.flatnonzero(listed.row != NO_ROW)
-    manifest = array.blocks.manifest[listed.block[held]]
-    used = np.unique(manifest)
-    if held.size == len(listed) and used.size == 1:
-        return array.manifests[int(used[0])].take(listed.row)
-    parts = [array.manifests[i].take(listed.row[held[manifest == i]]) for i in used.tolist()]
-    order = np.concatenate([*(held[manifest == i] for i in used), np.flatnonzero(listed.row < 0)])
-    parts.append(ChunkManifest.missing(len(listed) - held.size))
-    return ChunkManifest.concatenate(parts).take(np.argsort(order))
+    parts, places = [], []
+    for manifest, chunks, rows in listed.by_manifest():
+        if len(chunks) == len(listed):
+            return manifest.take(rows)
+        parts.append(manifest.take(rows))
+        places.append(chunks)
+    absent = np.flatnonzero(listed.row == NO_ROW)
+    parts.append(ChunkManifest.missing(len(absent)))
+    return ChunkManifest.concatenate(parts).take(np.argsort(np.concatenate([*places, absent])))
 
 
 def _decoded_bytes(array: VirtualArray, listed: ListedChunks) -> pa.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -76,6 +76,11 @@ class ChunkStatistics:
     def take(self, rows: NDArray[Any]) -> ChunkStatistics:
         return ChunkStatistics(*(column[rows] for column in vars(self).values()))
 
+    def put(self, rows: Int64Array, others: ChunkStatistics) -> None:
+        """Replace some rows by others."""
+        for name, column in vars(others).items():
+            getattr(self, name)[rows] = column
+
     def widen(self, rows: Int64Array, found: ChunkStatistics) -> None:
         """Take up what was found of rows; of one that was looked at twice, all that both say."""
         np.maximum.at(self.n_valid, rows, found.n_valid)
@@ -101,17 +106,10 @@ class HasStatistics(Protocol):
 
 def statistics_of(listed: ListedChunks) -> ChunkStatistics:
     """What is known of chunks, in their order."""
-    array = listed.listing.array
     found = ChunkStatistics.unknown(len(listed))
-    held = np.flatnonzero(listed.row != NO_ROW)
-    manifest = array.blocks.manifest[listed.block[held]]
-    for number in np.unique(manifest).tolist():
-        of = array.manifests[number]
-        if isinstance(of, HasStatistics):
-            rows = held[manifest == number]
-            taken = of.statistics(listed.row[rows])
-            for field in fields(taken):
-                getattr(found, field.name)[rows] = getattr(taken, field.name)
+    for manifest, chunks, rows in listed.by_manifest():
+        if isinstance(manifest, HasStatistics):
+            found.put(chunks, manifest.statistics(rows))
     return found
 
 
@@ -127,10 +125,8 @@ class StatisticsTable:
         groups = np.searchsorted(starts, rows, side="right") - 1
         found = ChunkStatistics.unknown(len(rows))
         for number in np.unique(groups).tolist():
-            mine = groups == number
-            read = self._group(number).take(rows[mine] - starts[number])
-            for field in fields(read):
-                getattr(found, field.name)[mine] = getattr(read, field.name)
+            mine = np.flatnonzero(groups == number)
+            found.put(mine, self._group(number).take(rows[mine] - starts[number]))
         return found
 
     def _group(self, number: int) -> ChunkStatistics:

@@ -13,7 +13,7 @@ these few numbers for each block, so concatenating and slicing never walk chunk 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol, Self
@@ -429,6 +429,19 @@ class VirtualGroup:
     def with_changes(self, **changes: Any) -> VirtualGroup:
         """A copy with some attributes replaced."""
         return replace(self, **changes)
+
+    def with_each_array(
+        self, change: Callable[[str, VirtualArray], VirtualArray], path: str = ""
+    ) -> VirtualGroup:
+        """A copy in which each array at any depth is changed by a function of path and array."""
+        prefix = f"{path}/" if path else ""
+        return self.with_changes(
+            arrays={name: change(f"{prefix}{name}", each) for name, each in self.arrays.items()},
+            groups={
+                name: below.with_each_array(change, f"{prefix}{name}")
+                for name, below in self.groups.items()
+            },
+        )
 
     def __repr__(self) -> str:
         arrays, groups = ", ".join(self.arrays), ", ".join(self.groups)

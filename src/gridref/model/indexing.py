@@ -86,12 +86,11 @@ def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) 
 
 def isel_group(group: VirtualGroup, selection: Mapping[str, slice]) -> VirtualGroup:
     """Some elements of all arrays of a group, and of those below it."""
-    arrays = {
-        name: isel(array, {dim: selection[dim] for dim in array.dims if dim in selection})
-        for name, array in group.arrays.items()
-    }
-    groups = {name: isel_group(below, selection) for name, below in group.groups.items()}
-    return group.with_changes(arrays=arrays, groups=groups)
+
+    def selected(_path: str, array: VirtualArray) -> VirtualArray:
+        return isel(array, {dim: selection[dim] for dim in array.dims if dim in selection})
+
+    return group.with_each_array(selected)
 
 
 def axis_of(array: VirtualArray, dim: str) -> int:

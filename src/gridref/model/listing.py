@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.manifest import Manifest
 from gridref.typing import Int64Array
 
 NO_ROW = -1
@@ -149,6 +150,15 @@ class ListedChunks:
         """int64 (n,), row in the block's manifest, or `NO_ROW`."""
         rows = self.listing.array.blocks.manifest_row(self.block, self.stored.T)
         return np.where(self.listing.is_missing[self.block], NO_ROW, rows)
+
+    def by_manifest(self) -> Iterator[tuple[Manifest, Int64Array, Int64Array]]:
+        """Each manifest, with the numbers of the chunks that are in it, and their rows there."""
+        array = self.listing.array
+        held = np.flatnonzero(self.row != NO_ROW)
+        manifest = array.blocks.manifest[self.block[held]]
+        for number in np.unique(manifest).tolist():
+            chunks = held[manifest == number]
+            yield array.manifests[number], chunks, self.row[chunks]
 
     @cached_property
     def bounds(self) -> tuple[Int64Array, Int64Array]:

@@ -361,6 +361,11 @@ class ChunkManifest:
         return self.filter_mask is not None
 
     @property
+    def masks(self) -> NDArray[np.uint32]:
+        """The filter mask of each row: 0 where all filters are on."""
+        return np.zeros(self.n_rows, np.uint32) if self.filter_mask is None else self.filter_mask
+
+    @property
     def stored_bytes(self) -> int:
         """Sum of the stored sizes of all chunks, in bytes."""
         return int(self.length[self.state != ChunkState.MISSING].sum())
