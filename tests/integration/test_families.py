@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,13 @@ def cube_of(files: list[Path], folder: Path, dim: str, options: dict[str, Any]) 
 def test_families_along_a_dimension(shared_data: Path, tmp_path: Path, name: str) -> None:
     dim, options = ALONG[name]
     files = family(shared_data, name)
-    cube = cube_of(files, tmp_path, dim, options)
+    same_along(cube_of(files, tmp_path, dim, options), files, dim)
+
+
+def same_along(cube: xr.Dataset, files: list[Path], dim: str) -> None:
+    """Every variable is that of the files, one after the other."""
     parts = [opened(path) for path in files]
-    compared = 0
-    for variable in parts[0].variables:
+    for variable in cube.variables:
         first = parts[0][variable]
         if dim in first.dims:
             pieces = [part[variable].values for part in parts]
@@ -88,15 +92,18 @@ def test_families_along_a_dimension(shared_data: Path, tmp_path: Path, name: str
             same(cube[variable], np.concatenate(pieces), str(variable))
         else:
             same(cube[variable], first.values, str(variable))
-        compared += 1
-    assert compared == len(cube.variables)
+    assert set(cube.variables) == set(parts[0].variables)
 
 
 @pytest.mark.parametrize("name", list(STACKED))
 def test_families_along_a_new_dimension(shared_data: Path, tmp_path: Path, name: str) -> None:
     dim, options = STACKED[name]
     files = family(shared_data, name)
-    cube = cube_of(files, tmp_path, dim, options)
+    same_stacked(cube_of(files, tmp_path, dim, options), files, dim)
+
+
+def same_stacked(cube: xr.Dataset, files: list[Path], dim: str) -> None:
+    """Every variable is that of the files, beside each other along a new dimension."""
     parts = [opened(path) for path in files]
     stacked = 0
     for variable in parts[0].variables:
@@ -110,12 +117,17 @@ def test_families_along_a_new_dimension(shared_data: Path, tmp_path: Path, name:
 
 @pytest.mark.parametrize("name", ["lcmap_cog_2years", "openeo_s2_dates"])
 def test_families_of_rasters(shared_data: Path, tmp_path: Path, name: str) -> None:
+    files = family(shared_data, name)
+    cube_of(files, tmp_path, "date", {})
+    same_rasters(tmp_path / "cube.gridref", files, "date")
+
+
+def same_rasters(catalog: Path, files: list[Path], dim: str) -> None:
+    """The pixels are those of the files, beside each other along a new dimension."""
     import tifffile
 
-    files = family(shared_data, name)
-    cube = cube_of(files, tmp_path, "date", {})
-    (variable,) = [key for key in cube.data_vars if cube[key].dims[:1] == ("date",)]
-    raw = gridref.open_catalog(tmp_path / "cube.gridref").arrays[str(variable)]
+    arrays = gridref.open_catalog(catalog).arrays
+    (raw,) = [array for array in arrays.values() if array.dims[:1] == (dim,) and array.ndim > 1]
     values = reader_for().read(raw)
     for place, path in enumerate(files):
         expected = tifffile.imread(path, key=0)
@@ -276,3 +288,162 @@ def test_one_problem_does_not_hide_others(shared_data: Path) -> None:
     files = family(shared_data, "wrf_tip_2domains")
     result = gridref.plan(files, "Time")
     assert {problem.variable for problem in result.problems} >= {"T2", "XLAT", "XLONG"}
+
+
+# Every family with nothing said, or with --yes
+
+
+def along(dim: str) -> Same:
+    return lambda catalog, files: same_along(without_groups(catalog), files, dim)
+
+
+def stacked(dim: str) -> Same:
+    return lambda catalog, files: same_stacked(without_groups(catalog), files, dim)
+
+
+def rasters(catalog: Path, files: list[Path]) -> None:
+    same_rasters(catalog, files, "time")
+
+
+def without_groups(catalog: Path) -> xr.Dataset:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_zarr(f"gridref::file://{catalog}", chunks=None, decode_timedelta=False)
+
+
+def kinds(names: str) -> Same:
+    """A group for each file, by these names, which equals the file with all of its groups."""
+
+    def compare(catalog: Path, files: list[Path]) -> None:
+        arrays = gridref.open_catalog(catalog).all_arrays()
+        assert {path.partition("/")[0] for path in arrays} == set(names.split())
+        for name, path in zip(names.split(), files, strict=True):
+            n_held = sum(own.startswith(f"{name}/") for own in arrays)
+            n_held -= compared(catalog, name, path)
+            assert n_held == 0
+
+    return compare
+
+
+def compared(catalog: Path, name: str, file: Path) -> int:
+    """How many variables of a file were compared with those of a group."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        how: dict[str, Any] = {"engine": "netcdf4", "decode_cf": False}
+        if file.suffix == ".HDF5":
+            how = {"engine": "h5netcdf", "phony_dims": "sort", "decode_cf": False}
+        parts = xr.open_groups(file, **how)
+        tree = xr.open_groups(catalog, decode_cf=False)
+    for path, part in parts.items():
+        for variable in part.variables:
+            found = tree[f"/{name}{path.rstrip('/')}"][variable]
+            if path == "/" and file.suffix != ".HDF5" and "linked" not in file.name:
+                assert found.dims == part[variable].dims
+            same(found, part[variable].values, f"{path}/{variable}")
+    return sum(len(part.variables) for part in parts.values())
+
+
+def bands(catalog: Path, files: list[Path]) -> None:
+    """Each file has a group of its own, with its pixels by their labels."""
+    import rasterio
+
+    groups = {path.partition("/")[0] for path in gridref.open_catalog(catalog).all_arrays()}
+    assert len(groups) == len(files)
+    places = [xr.open_dataset(catalog, group=group) for group in sorted(groups)]
+    for path in files:
+        with rasterio.open(path) as file:
+            rows, columns = np.arange(file.height), np.arange(file.width)
+            y = file.xy(rows, np.zeros_like(rows))[1]
+            x = file.xy(np.zeros_like(columns), columns)[0]
+            fitting = [
+                ds
+                for ds in places
+                if ds["y"].shape == y.shape and np.allclose(ds["y"], y, rtol=1e-12)
+                if ds["x"].shape == x.shape and np.allclose(ds["x"], x, rtol=1e-12)
+            ]
+            values = [ds["band_data"].values for ds in fitting]
+            held = file.read(masked=True).astype("f8").filled(np.nan)
+        assert any(np.array_equal(held, own, equal_nan=True) for own in values)
+
+
+Same = Callable[[Path, list[Path]], None]
+SEEN = "test_what_loses_nothing_is_taken_with_nothing_said"
+FOUND: dict[str, tuple[str, Same | None]] = {
+    "acorn_turq_hourly": ("built", along("TIME")),
+    "arm_sgpmmcr_uneven": ("built", along("time")),
+    "ascat_l2_empty": (
+        "built with --yes",
+        kinds(
+            "213600_metopb_48037_eps_o_250_3202_ovw.l2_subsetted"
+            " 231800_metopb_48038_eps_o_250_3202_ovw.l2"
+        ),
+    ),
+    "ascat_l2_subset_uneven": ("built", None),
+    "atl06_beams_uneven": ("built", None),
+    "ecearth_tas_uneven": ("built", along("time")),
+    "gdal_byte_chunk_mismatch": ("built with --yes", stacked("part1")),
+    "gpm_2aku_136_137": ("built with --yes", kinds("V05A V04A")),
+    "hadgem3_pr_uneven": ("built", along("time")),
+    "harmony_global_days": ("refused: names and files disagree", None),
+    "inm_rlds_uneven": ("built", along("time")),
+    "iris_north_america_pair": ("built", stacked("part1")),
+    "kerchunk_air": ("built with --yes", kinds("air air_linked")),
+    "lc8_bands_geotrellis": ("built", bands),
+    "lcmap_cog_2years": ("built", rasters),
+    "mooring_nrsrot_tz_uneven": ("built", along("TIME")),
+    "openeo_s2_dates": ("built", rasters),
+    "roms_his_4": ("built", along("ocean_time")),
+    "sam0_siconc_uneven": ("built", along("time")),
+    "tempo_single": (
+        "built with --yes",
+        kinds(
+            "TEMPO_NO2_L2_V03_20240328T154353Z_S008G01"
+            " singleton_null_variables-TEMPO_NO2_L2_V01_20240123T231358Z_S013G03"
+            "_product_vertical_column_total"
+        ),
+    ),
+    "wrf_tip_2domains": ("built with --yes", kinds("d1 d2")),
+    "xclim_ensemble_contiguous_uneven": ("built", None),
+    "xclim_qm_tasmax_360_365": ("built with --yes", kinds("CanESM2 HadGEM2-CC")),
+}
+"""What each family gives with nothing said, or with `--yes`, and how that is compared.
+
+The beams and swaths are compared by `SEEN`, the ensemble by a test of its own.
+"""
+
+
+def test_every_family_is_in_the_table(shared_data: Path) -> None:
+    assert {path.name for path in (shared_data / "families").iterdir()} == FOUND.keys()
+
+
+@pytest.mark.long(but=3)
+@pytest.mark.parametrize("name", [name for name, (_, same) in FOUND.items() if same is not None])
+def test_families_build_with_nothing_said_or_with_yes(
+    shared_data: Path, tmp_path: Path, name: str
+) -> None:
+    outcome, compare = FOUND[name]
+    files, catalog = family(shared_data, name), tmp_path / "cube.gridref"
+    if outcome == "built":
+        gridref.build(files, catalog)
+    else:
+        with pytest.raises(UnclearLayoutError) as asked:
+            gridref.build(files, catalog)
+        assert asked.value.choices
+        gridref.build(files, catalog, layout="first")
+    assert compare is not None
+    compare(catalog, files)
+
+
+def test_models_of_other_calendars_are_groups(shared_data: Path, tmp_path: Path) -> None:
+    files = family(shared_data, "xclim_ensemble_contiguous_uneven")
+    gridref.build(files, tmp_path / "cube.gridref")
+    tree = xr.open_groups(tmp_path / "cube.gridref")
+    models = ["ACCESS1-0", "BNU-ESM", "CCSM4", "CNRM-CM5"]
+    assert sorted(tree) == ["/", *(f"/{model}" for model in models)]
+    for path in files:
+        (model,) = [model for model in models if f"_{model}_" in path.name]
+        found = tree[f"/{model}"]
+        if model == "CCSM4":
+            found = found.sel(member=int(path.name.partition("i1p1")[0][-1]))
+        for variable, expected in opened(path).variables.items():
+            np.testing.assert_array_equal(found[variable].values, expected.values)

@@ -131,3 +131,50 @@ def test_what_the_scan_left_out_is_listed_by_the_catalog(archive: Path) -> None:
     grown = kept.append(later)
     (row,) = [row for row in grown.report().to_pylist() if row["cause"] == "skipped"]
     assert (row["n_files"], row["last_file"]) == (7, str(later))
+
+
+def mixed(folder: Path, *, named: bool) -> dict[str, list[Path]]:
+    """Files of four kinds by kind: grids of their own, three variables, `t` in two of them."""
+    rng, kinds = np.random.default_rng(7), {}
+    sizes = {"ocean": ("t", 5, 4), "ice": ("conc", 4, 3), "air": ("t", 2, 6), "land": ("m", 1, 2)}
+    for name, (variable, n_files, n) in sizes.items():
+        kinds[name] = []
+        for number in range(n_files):
+            values = rng.random((2, n, n)).astype("f4")
+            times = np.arange(2.0) + 2 * number
+            coords = {"time": ("time", times, DAYS), "y": np.arange(n), "x": np.arange(n)}
+            ds = xr.Dataset({variable: (("time", "y", "x"), values)}, coords)
+            word = name if named else "out"
+            path = folder / f"{word}_{number}{len(kinds)}.nc"
+            ds.to_netcdf(path)
+            kinds[name].append(path)
+    return kinds
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"group_by": "kind"}, {"yes": True}], ids=["nothing said", "kind", "yes"]
+)
+def test_a_mixed_folder_becomes_a_group_for_each_kind(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    kinds = mixed(tmp_path, named=True)
+    gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", **by_name(**options))
+    found = groups(tmp_path / "cube.gridref")
+    assert found.keys() == kinds.keys()
+    for name, files in kinds.items():
+        with xr.open_mfdataset(files, decode_times=False) as expected:
+            xr.testing.assert_equal(found[name], expected.load())
+
+
+def test_kinds_of_a_folder_are_counted_before_they_are_taken(tmp_path: Path) -> None:
+    kinds = mixed(tmp_path, named=False)
+    done = CliRunner().invoke(app, ["build", f"{tmp_path}/*.nc", "-o", f"{tmp_path}/c.gridref"])
+    assert done.exit_code == 1
+    told = str(done.exception)
+    assert "12 files, and they do not fit together" in told
+    assert "4 kinds: kind1 (5), kind2 (4), kind3 (2), kind4 (1)" in told
+    gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", layout="first")
+    found = groups(tmp_path / "cube.gridref")
+    for number, files in enumerate(kinds.values(), 1):
+        with xr.open_mfdataset(files, decode_times=False) as expected:
+            xr.testing.assert_equal(found[f"kind{number}"], expected.load())

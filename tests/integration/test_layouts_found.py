@@ -280,12 +280,25 @@ def test_members_that_begin_and_end_differently(tmp_path: Path) -> None:
 
 
 def test_files_that_nothing_tells_apart(tmp_path: Path) -> None:
-    for name in ("same", "again"):
-        days(0).to_netcdf(tmp_path / f"{name} {name[0]} x.nc")
-    (tmp_path / "x").mkdir()
-    days(0).to_netcdf(tmp_path / "x" / "other_name.nc")
+    for folder in ("x", "y/z"):
+        (tmp_path / folder).mkdir(parents=True)
+        days(0).to_netcdf(tmp_path / folder / "same.nc")
     with pytest.raises(InvalidRequestError, match="neither coordinates nor names nor attributes"):
-        gridref.plan([*tmp_path.glob("*.nc"), tmp_path / "x" / "other_name.nc"])
+        gridref.plan(tmp_path / "**" / "*.nc")
+
+
+def test_names_that_are_alike_only_at_their_ends_are_labels_if_asked_for(tmp_path: Path) -> None:
+    for number, name in enumerate(("run_first", "run_second_try")):
+        days(0, factor=number + 1).to_netcdf(tmp_path / f"{name}.nc")
+    with pytest.raises(UnclearLayoutError, match="nothing tells how they lie") as error:
+        built(tmp_path)
+    assert [choice["layout"] for choice in error.value.choices] == [
+        gridref.Stack("part1", "run_{part1:s}.nc")
+    ]
+    ds, _ = built(tmp_path, yes=True)
+    assert ds["part1"].values.tolist() == ["first", "second_try"]
+    expected = np.stack([days(0, factor=k)["t"] for k in (1, 2)])
+    np.testing.assert_array_equal(ds["t"].values, expected)
 
 
 @pytest.mark.parametrize(
@@ -363,10 +376,14 @@ def test_kinds_of_files_on_grids_of_their_own_are_groups(tmp_path: Path) -> None
     assert layout["resolution"] == "laid out by layout=Groups('part2', labels='s_{_}_{part2}.nc')"
 
 
-def test_kinds_that_nothing_names_are_a_problem(tmp_path: Path) -> None:
+def test_kinds_that_nothing_names_are_numbered_if_asked_for(tmp_path: Path) -> None:
     files = grids(tmp_path, "s_1a", "s_2b", "s_3a", "s_4b")
-    with pytest.raises(gridref.errors.CombineError):
+    with pytest.raises(UnclearLayoutError, match=r"2 kinds: kind1 \(2\), kind2 \(2\)") as error:
         gridref.build(files, tmp_path / "cube.gridref")
+    assert [choice["layout"] for choice in error.value.choices] == [gridref.Groups("kind")]
+    group = gridref.build(files, tmp_path / "cube.gridref", layout="first")
+    assert group["kind1/t"][...].tolist() == [[0, 1, 2, 3], [20, 21, 22, 23]]
+    assert group["kind2/t"][...].tolist() == [[10, 11, 12, 13, 14], [30, 31, 32, 33, 34]]
 
 
 def test_kinds_that_several_parts_name_are_listed(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from typing import Any, Literal
 
 from gridref.api.layout.cubes import is_ragged
 from gridref.api.layout.facts import Box, Facts, Source, numbered
+from gridref.api.layout.kinds import counted, kinds_of, names_of_kinds, telling_kinds
 from gridref.api.layout.layouts import (
+    KIND,
     Groups,
     InARow,
     Labels,
@@ -25,12 +27,15 @@ from gridref.api.layout.layouts import (
     Stack,
     layout_of,
 )
-from gridref.api.layout.names import NameField, finds_all, with_telling_parts
+from gridref.api.layout.names import NameField, finds_all, whole_names, with_telling_parts
 from gridref.combine import CombineOptions
 from gridref.errors import Message
 
 _MOST_TOGETHER = 3
 """Labels that are tried together at most."""
+
+_MOST_KINDS = 16
+"""Files of more kinds are rather one kind that differs."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,14 @@ class Candidate:
         What speaks for it.
     order
         Numbers of the files in the order to take them, if not as they are given.
+    is_guess
+        Whether it is taken only if the user asks for it.
     """
 
     options: Mapping[str, Any]
     reason: str
     order: tuple[int, ...] = ()
+    is_guess: bool = False
 
     @property
     def text(self) -> Message:
@@ -240,7 +248,37 @@ def kinds(facts: Facts) -> list[Candidate]:
     return list(found.values())
 
 
-LAST = (kinds, swaths)
+def unlike(facts: Facts) -> list[Candidate]:
+    """A group for each kind of files, which share no dimensions, grid or calendar."""
+    found = kinds_of(facts)
+    if not 1 < len(set(found)) <= _MOST_KINDS:
+        return []
+    layout, names = Groups(KIND), names_of_kinds(facts)
+    parts = facts.parts or whole_names(facts.files)
+    for source in telling_kinds(facts, found):
+        field = source.field
+        if field is None or parts is None:
+            layout, names = Groups(source.attribute), [*source.values]
+            break
+        pattern = parts.pattern([field])
+        if finds_all(pattern, facts.files, [field]):
+            layout, names = Groups(source.dim, labels=pattern), [*source.values]
+            break
+    reason = f"{len(set(found))} kinds: {counted(names)}"
+    return [Candidate({"layout": layout}, reason, is_guess=True)]
+
+
+def named(facts: Facts) -> list[Candidate]:
+    """Files whose names are no more alike than at their ends, as labels of a new dimension."""
+    parts = None if facts.parts is not None else whole_names(facts.files)
+    if parts is None:
+        return []
+    layout = Stack(parts.fields[0].name, parts.pattern(parts.fields))
+    reason = f"words in the names ({parts.fields[0].values[0]}, ...)"
+    return [Candidate({"layout": layout}, reason, is_guess=True)]
+
+
+LAST = (kinds, swaths, unlike, named)
 """Tried where all that others find leaves problems."""
 
 # Labels that distinguish files

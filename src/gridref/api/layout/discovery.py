@@ -37,7 +37,11 @@ Scanned = Sequence[tuple[str, VirtualGroup]]
 type Tried = tuple[Candidate, Combination]
 """A candidate, and what it gives."""
 
+_UNLIKE = {"shape-differs", "dimensions-differ", "calendar-differs"}
+"""Causes of problems of files that cannot be in one group."""
+
 _SHOWN_CASES = 4
+_SHOWN_CHARACTERS = 200
 
 
 def laid_out_by_itself(
@@ -78,7 +82,8 @@ def laid_out_by_itself(
         _resolved(*_tried(candidate, facts, rules), facts, rules) for candidate in detect(facts)
     ]
     if all(done.problems for _, done in tried):
-        tried += _tried_last(facts, rules)
+        causes = {problem.cause for _, done in tried for problem in done.problems}
+        tried += _tried_last(facts, rules, may_guess=not tried or bool(causes & _UNLIKE))
     if not tried:
         raise _nothing_tells(len(files))
     chosen, done = _chosen(tried, facts, rules, take_first=take_first)
@@ -94,13 +99,17 @@ def _chosen(
 ) -> Tried:
     """The only candidate without problems, or the first of these if that is asked for.
 
-    None is taken whose labels replace others that the files have. If all candidates have problems,
-    it is the first, whose problems the caller shows.
+    None is taken whose labels replace others that the files have, and a guess only if that is asked
+    for. If all candidates have problems, it is the first, whose problems the caller shows.
     """
     fitting = [(candidate, done) for candidate, done in tried if not done.problems]
     clear = [(candidate, done) for candidate, done in fitting if not _replaced(done)]
     if fitting and not clear:
         raise _disagreement(fitting, facts, rules)
+    sure = [(candidate, done) for candidate, done in clear if not candidate.is_guess]
+    if clear and not sure and not take_first:
+        raise _unclear(_unlike_files(tried, facts), clear)
+    clear = sure or clear
     if len(clear) > 1 and not take_first:
         head = Message(
             f"{len(facts.files)} files may lie in several ways: ask for one, or ",
@@ -124,10 +133,12 @@ def _tried(candidate: Candidate, facts: Facts, rules: CombineOptions) -> Tried:
     return _resolved(candidate, done, facts, rules)
 
 
-def _tried_last(facts: Facts, rules: CombineOptions) -> list[Tried]:
+def _tried_last(facts: Facts, rules: CombineOptions, *, may_guess: bool) -> list[Tried]:
     """What the last candidates give, where one clear way lays out the files of each group."""
     tried = []
     for candidate in (own for detector in LAST for own in detector(facts)):
+        if candidate.is_guess and not may_guess:
+            continue
         with suppress(InvalidRequestError):
             tried.append(_tried(candidate, facts, rules))
     return tried
@@ -195,6 +206,26 @@ def _nothing_tells(n_files: int) -> InvalidRequestError:
             ")",
         )
     )
+
+
+def _unlike_files(tried: Sequence[Tried], facts: Facts) -> list[Message | str]:
+    """Why files do not lie beside each other, or that nothing says how."""
+    problems = [problem for _, done in tried for problem in done.problems]
+    first = next((problem for problem in problems if problem.cause in _UNLIKE), None)
+    why = "nothing tells how they lie" if first is None else "they do not fit together"
+    lines: list[Message | str] = [
+        Message(
+            f"{len(facts.files)} files, and {why}: ask for one of these layouts, or ",
+            Option("yes", True, "layout='first'"),
+            " for the first",
+        )
+    ]
+    if first is not None:
+        said = f"{first.variable}: {first.message}"
+        for folder in {os.path.dirname(file) for file in facts.files}:
+            said = said.replace(f"{folder}/", "")
+        lines.append(f"  ({said[:_SHOWN_CHARACTERS]})")
+    return lines
 
 
 def _unclear(head: Sequence[str], ways: Sequence[Tried]) -> UnclearLayoutError:

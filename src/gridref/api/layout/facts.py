@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -65,6 +65,9 @@ Box = tuple[Span, ...]
 """Where a file is: a span along each dimension."""
 
 _EVERYWHERE = (float("-inf"), float("inf"))
+
+_ALIKE = {"proleptic_gregorian": "standard"}
+"""Calendars that are the same for all dates since 1582."""
 
 _ROUNDING_NS = 10**6
 """How far sums of times may be off, as they are compared as floats."""
@@ -235,7 +238,7 @@ class Facts:
 
     @cached_property
     def grids(self) -> list[Any]:
-        """Of each file the dimensions that do not vary, and their coordinates."""
+        """Of each file the dimensions that do not vary, their coordinates, and the calendars."""
         return [self._grid(group) for group in self.groups]
 
     def _grid(self, group: VirtualGroup) -> Any:
@@ -251,7 +254,9 @@ class Facts:
             for path, array in arrays.items()
             if _is_index(path, array) and array.dims[0] not in self.varying
         }
-        return frozenset(sizes), frozenset(labels)
+        bases = (TimeBase.of(array.attrs) for array in arrays.values())
+        calendars = {_ALIKE.get(base.calendar, base.calendar) for base in bases if base is not None}
+        return frozenset(sizes), frozenset(labels), frozenset(calendars)
 
     def _span(self, array: VirtualArray | None) -> Span:
         """The least and the greatest label; times in nanoseconds, whatever they are counted in."""
@@ -349,8 +354,12 @@ class Facts:
     @cached_property
     def attributes(self) -> list[Source]:
         """Attributes that distinguish files, by convention."""
+        return self.told_by(_ATTRIBUTES)
+
+    def told_by(self, names: Mapping[str, str]) -> list[Source]:
+        """Attributes of all files that differ; `names` has the dimension that each labels."""
         found = []
-        for name, dim in _ATTRIBUTES.items():
+        for name, dim in names.items():
             values = tuple(str(group.attrs.get(name)) for group in self.groups)
             if all(name in group.attrs for group in self.groups) and len(set(values)) > 1:
                 reason = f"the attribute {name!r} differs"

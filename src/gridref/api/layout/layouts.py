@@ -21,10 +21,12 @@ from gridref.api.layout.cubes import (
     is_ragged,
     nested_alike,
 )
+from gridref.api.layout.facts import Facts
 from gridref.api.layout.file_sets import refusing_parts_of_sets
 from gridref.api.layout.forecasts import with_valid_times, without_valid_times
 from gridref.api.layout.frequencies import frequency, spacing_problem
 from gridref.api.layout.joined_variables import NamePattern, split_labels
+from gridref.api.layout.kinds import names_of_kinds
 from gridref.api.layout.labels import LabelPattern
 from gridref.api.layout.names import (
     VARIABLE,
@@ -60,6 +62,9 @@ from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
 from gridref.options import Shown, check_choices, given_options, near_names, refuses_unknown
+
+KIND = "kind"
+"""Groups by what files hold."""
 
 type Order = Literal["label", "given"]
 type Scanned = Iterable[tuple[str, VirtualGroup]]
@@ -665,7 +670,8 @@ class Groups(Layout):
     ----------
     by
         What tells the kinds apart: a field of the pattern of `labels`, or an attribute of the
-        files.
+        files. ``"kind"``, if it is neither: files that share variables along the same dimensions,
+        on one grid with one calendar, are a kind. Names or attributes that agree name the groups.
     frequency
         Tell files apart by their frequency: the attribute ``frequency``, or the spacing of the
         times (``daily``, ``monthly``, ``6hourly``; ``fixed`` without times).
@@ -752,15 +758,20 @@ class Groups(Layout):
         """The name of the group that each file goes to."""
         parts: list[list[str]] = []
         if self.by is not None:
-            parts.append(self._values(scanned, self.by))
+            parts.append(self._values(scanned, self.by, read))
         if self.frequency:
             parts.append([frequency(group, read, file) for file, group in scanned])
         return [re.sub(r"[^\w.+-]+", "_", "_".join(names)) for names in zip(*parts, strict=True)]
 
-    def _values(self, scanned: Sequence[tuple[str, VirtualGroup]], name: str) -> list[str]:
+    def _values(
+        self, scanned: Sequence[tuple[str, VirtualGroup]], name: str, read: Read
+    ) -> list[str]:
         pattern = self._pattern
+        files, groups = [file for file, _ in scanned], [group for _, group in scanned]
         if pattern is not None and name in pattern.fields:
-            return [str(own[name]) for own in pattern.of_names([file for file, _ in scanned])]
+            return [str(own[name]) for own in pattern.of_names(files)]
+        if name == KIND and not all(name in group.attrs for group in groups):
+            return names_of_kinds(Facts(files, groups, read))
         for file, group in scanned:
             if name not in group.attrs:
                 held = [*group.attrs, *([] if pattern is None else pattern.fields)]

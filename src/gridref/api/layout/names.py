@@ -154,6 +154,21 @@ def name_parts(files: Sequence[str]) -> NameParts | None:
     return NameParts(tuple(cut[0]), tuple(fields))
 
 
+def whole_names(files: Sequence[str]) -> NameParts | None:
+    """The names as one part, without what they have in common at both ends; None if one is empty.
+
+    What they have in common is cut where parts are.
+    """
+    names = [os.path.basename(file) for file in files]
+    head = re.match(r".*[_./]|", _common_start(names))
+    tail = re.search(r"[_./][^_./]*$|$", _common_start([name[::-1] for name in names])[::-1])
+    start, end = head[0] if head else "", tail[0] if tail else ""
+    inner = tuple(name[len(start) : len(name) - len(end)] for name in names)
+    if len(set(inner)) < len(files) or not all(inner):
+        return None
+    return NameParts((start, inner[0], end), (NameField("part1", "s", inner, (1, "", "")),))
+
+
 def _cut(text: str) -> list[str]:
     """The parts of a name and, between them, what separates them."""
     kept = _CUT_DATE.sub(lambda date: date[0].translate(_KEPT), text)

@@ -123,7 +123,9 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         bool, "If several layouts are possible, take the first.", _LAYOUT, "--yes", "-y"
     ),
     "group_by": _text(
-        "Make a group for each kind of files: a field of the pattern, or an attribute.", _LAYOUT
+        "Make a group for each kind of files: a field of the pattern, an attribute, or kind: by"
+        " variables, dimensions and grid.",
+        _LAYOUT,
     ),
     "split": _text("frequency: make a group for each spacing of times: daily, monthly...", _LAYOUT),
     "mosaic": _option(bool, "Place the files by their georeferencing.", _LAYOUT, "--mosaic"),
