@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import InvalidRequestError
+from gridref.formats.hdf4.scanner import HDF4Scanner
 from gridref.formats.hdf5.scanner import HDF5Scanner
 from gridref.formats.icechunk.scanner import IcechunkScanner
 from gridref.formats.kerchunk.scanner import KerchunkScanner
@@ -26,6 +27,7 @@ from gridref.formats.netcdf3.scanner import NetCDF3Scanner
 from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.formats.zarr.scanner import ZarrScanner
 from gridref.testing.formats import Sample, ScannerTests
+from tests.hdf4_files import write_datasets
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")
 
@@ -104,6 +106,15 @@ class TestNetCDF3(ScannerTests):
             folder / "a.nc",
             {"t": VALUES, "u": (VALUES + 1).astype("f4"), "x": VALUES[0].astype("f8")},
         )
+
+
+class TestHDF4(ScannerTests):
+    scanner = HDF4Scanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        values = {"t": VALUES.astype("i4"), "u": (VALUES + 1).astype("f4")}
+        return Sample(write_datasets(folder / "a.hdf", values, ("y", "x")), dict(values))
 
 
 class TestZarr(ScannerTests):

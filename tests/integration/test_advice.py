@@ -515,6 +515,11 @@ TESTED_ELSEWHERE = {
         by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
     ),
     **_all(
+        "formats/hdf4/arrays.py",
+        "on_unsupported='skip'",
+        by="integration/test_scan_hdf4.py::test_other_compressions_are_refused_by_variable",
+    ),
+    **_all(
         "formats/netcdf3/arrays.py",
         "on_unsupported='skip'",
         by="integration/test_scan_netcdf3.py::test_what_is_cut_off_is_named_and_can_be_left_out",

@@ -1,14 +1,18 @@
 """Read source files with their original readers, to compare chunks with them.
 
-h5py, tifffile and netCDF4 take long to load. They are imported when a file of theirs is opened.
+h5py, tifffile, netCDF4 and pyhdf take long to load. They are imported when a file of theirs is
+opened.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -224,7 +228,7 @@ def source_of(array: VirtualArray, block: int, row: int) -> tuple[Source | None,
     return (rows.sources[0] if len(rows.sources) == 1 else None), None
 
 
-# Source files in their original readers: h5py, tifffile and netCDF4
+# Source files in their original readers: h5py, tifffile, netCDF4 and pyhdf
 
 Region = tuple[slice, ...]
 Shape = tuple[int, ...]
@@ -626,6 +630,109 @@ class _NetCDF3Original:
 _NETCDF_LOCK = new_rlock()
 
 
+class _HDF4Original:
+    """A file in pyhdf, which serves one thread at a time and needs a local file."""
+
+    def __init__(self, file: Any, url: str) -> None:
+        try:
+            from pyhdf.error import HDF4Error
+            from pyhdf.SD import SD
+        except ImportError as error:
+            raise missing_package("comparing with HDF4 files", error) from error
+        self._error = HDF4Error
+        with ExitStack() as stack:
+            if file.is_remote:
+                folder = stack.enter_context(TemporaryDirectory())
+                url = os.path.join(folder, "copy.hdf")
+                with open(url, "wb") as copy:
+                    shutil.copyfileobj(file, copy)
+            with _HDF4_LOCK, self._refusing("open its source"):
+                self.file = SD(url)
+                found: dict[str, list[int]] = {}
+                for number in range(self.file.info()[0]):
+                    variable = self.file.select(number)
+                    found.setdefault(variable.info()[0], []).append(number)
+                    variable.endaccess()
+            self._numbers = found
+            self._copy = stack.pop_all()
+
+    @contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (self._error, ValueError) as error:
+            raise UnsupportedFeatureError(f"pyhdf cannot {what}: {error}") from error
+
+    def read(self, chunk: Chunk) -> NDArray[Any]:
+        with _HDF4_LOCK:
+            name, shape = self._variable(chunk)
+            own = _lined_up(chunk.region, chunk.stored_shape, shape)
+            values = self._read(name, own)
+        return values.reshape([along.stop - along.start for along in chunk.region])
+
+    def located(self, chunk: Chunk) -> Located:
+        with _HDF4_LOCK:
+            name, shape = self._variable(chunk)
+        axes = _axes_lined_up(chunk.stored_shape, shape)
+        return Located(name, axes, (0,) * len(axes))
+
+    def _variable(self, chunk: Chunk) -> tuple[str, Shape]:
+        """The data set that an array is. Cubes may have it in a group of theirs."""
+        name = chunk.path.rpartition("/")[2]
+        if len(self._numbers.get(name, ())) != 1:
+            raise UnsupportedFeatureError("its source does not have one data set of this name")
+        shape = _shape_in_pyhdf(self.file.select(self._numbers[name][0]))
+        if _without_unit_axes(shape) != _without_unit_axes(chunk.stored_shape):
+            raise UnsupportedFeatureError(f"its data set has shape {shape}")
+        return name, shape
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        with _HDF4_LOCK:
+            dim = self.file.select(self._numbers[beside][0]).dim(axis).info()[0]
+        return self.named(beside, dim)
+
+    def named(self, beside: str, name: str) -> Own | None:
+        with _HDF4_LOCK:
+            if len(self._numbers.get(name, ())) != 1:
+                return None
+            variable = self.file.select(self._numbers[name][0])
+            shape, dims = _shape_in_pyhdf(variable), _dims_in_pyhdf(variable)
+            around = _dims_in_pyhdf(self.file.select(self._numbers[beside][0]))
+            axes = tuple(around.index(dim) if dim in around else None for dim in dims)
+            attrs = variable.attributes()
+        return Own(name, axes, shape, attrs, partial(self._read, name))
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        with _HDF4_LOCK:
+            return self.file.select(self._numbers[name][0]).attributes(), {}
+
+    def _read(self, name: str, own: Region) -> NDArray[Any]:
+        with _HDF4_LOCK, self._refusing("read its data set"):
+            variable = self.file.select(self._numbers[name][0])
+            starts = [along.start for along in own]
+            counts = [along.stop - along.start for along in own]
+            values = np.asarray(variable.get(starts, counts))
+        return values.reshape(counts)
+
+    def close(self) -> None:
+        with _HDF4_LOCK:
+            self.file.end()
+        self._copy.close()
+
+
+def _shape_in_pyhdf(variable: Any) -> Shape:
+    """Pyhdf gives a single length as a number."""
+    shape = variable.info()[2]
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def _dims_in_pyhdf(variable: Any) -> tuple[str, ...]:
+    return tuple(variable.dim(axis).info()[0] for axis in range(variable.info()[1]))
+
+
+_HDF4_LOCK = new_rlock()
+
+
 class Originals:
     """Opens source files with their original readers, and keeps the last one open.
 
@@ -674,6 +781,9 @@ def _open_original(
     if magic in (b"CDF\x01", b"CDF\x02", b"CDF\x05"):
         with file:
             return _NetCDF3Original(file, url)
+    if magic == b"\x0e\x03\x13\x01":
+        with file:
+            return _HDF4Original(file, url)
     file.close()
     try:
         return _HDF5Original(url, storage_options)

@@ -22,7 +22,6 @@ _HEAD_BYTES = 16 << 10
 
 _LOOKS_LIKE = (
     (b"\xcd\xf3\x00\x01", "a file of NASA's CDF, which is not netCDF"),
-    (b"\x0e\x03\x13\x01", "an HDF4 file"),
     (b"GRIB", "a GRIB file"),
     (b"PK\x03\x04", "a zip archive (unpack it first)"),
     (b"\x1f\x8b", "gzip-compressed (decompress it first)"),

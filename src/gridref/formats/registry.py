@@ -30,6 +30,7 @@ from gridref.model.scan_report import Fate, Finding
 from gridref.plugins import Plugin, plugins
 
 if TYPE_CHECKING:
+    from gridref.formats.hdf4.scanner import HDF4Scanner
     from gridref.formats.hdf5.scanner import HDF5Scanner
     from gridref.formats.icechunk.scanner import IcechunkScanner
     from gridref.formats.kerchunk.scanner import KerchunkScanner
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         IcechunkScanner(),
         ZarrScanner(),
         NetCDF3Scanner(),
+        HDF4Scanner(),
     )
 
 
@@ -165,6 +167,7 @@ BUILT_IN = {
     "icechunk": "gridref.formats.icechunk.scanner:IcechunkScanner",
     "zarr": "gridref.formats.zarr.scanner:ZarrScanner",
     "netcdf3": "gridref.formats.netcdf3.scanner:NetCDF3Scanner",
+    "hdf4": "gridref.formats.hdf4.scanner:HDF4Scanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }
 """gridref's own formats, in the order in which they are tried, before those of other packages.

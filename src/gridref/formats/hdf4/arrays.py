@@ -1,0 +1,114 @@
+"""An HDF4 file as a virtual group: its scientific data sets under their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from gridref.errors import (
+    GridrefError,
+    Message,
+    Option,
+    Place,
+    UnsupportedFeatureError,
+)
+from gridref.formats.damage import refusing_damage
+from gridref.formats.hdf4.datasets import Contents, Dataset, read_datasets
+from gridref.formats.hdf4.elements import Elements
+from gridref.formats.hdf4.storage import Stored, array_of
+from gridref.formats.options import ScanOptions
+from gridref.io import ScanFile
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.manifest import ChunkManifest
+from gridref.model.scan_report import Fate, Finding, ScanReport
+
+
+def scan_hdf4(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGroup:
+    """Describe a file, of which `head` is the beginning; raises as `gridref.formats.scan` does."""
+    try:
+        with refusing_damage(file.name):
+            elements = Elements(file, head, options.max_objects)
+            contents = read_datasets(elements)
+            return _Scan(file.name, Stored(elements, contents.tables, options)).group(contents)
+    except GridrefError as error:
+        error.located(Place(source=file.name))
+        raise
+
+
+class _Scan:
+    """Describes what a file holds, and notes what became of each object."""
+
+    def __init__(self, url: str, stored: Stored) -> None:
+        self._url = url
+        self._stored = stored
+        self._findings: list[Finding] = []
+        self._refused: list[GridrefError] = []
+
+    def group(self, contents: Contents) -> VirtualGroup:
+        arrays: dict[str, VirtualArray] = {}
+        for name, error in contents.refused:
+            self._refuse(name, error)
+        for name, dataset in with_distinct_names(contents.datasets):
+            array = self._array(name, dataset)
+            if array is not None:
+                arrays[name] = array
+        if self._refused and self._stored.options.on_unsupported == "raise":
+            raise _one_of(self._refused)
+        unlimited = {each.dims[0] for each in contents.datasets if each.is_record}
+        used = {dim for array in arrays.values() for dim in array.dims}
+        return VirtualGroup(
+            arrays,
+            attrs=contents.attrs,
+            report=ScanReport(tuple(self._findings)),
+            unlimited_dims=frozenset(unlimited & used),
+        )
+
+    def _array(self, name: str, dataset: Dataset) -> VirtualArray | None:
+        if dataset.is_scale and dataset.data is None:
+            self._note(name, Fate.NAMED, "a dimension with attributes and no labels")
+            return None
+        try:
+            if "/" in dataset.name or not dataset.name:
+                raise UnsupportedFeatureError("its name is empty or has a slash")
+            array = array_of(dataset, self._stored)
+        except GridrefError as error:
+            self._refuse(name, error)
+            return None
+        inline = any(isinstance(each, ChunkManifest) and each.inline for each in array.manifests)
+        self._note(name, Fate.INLINED if inline else Fate.TAKEN)
+        if name != dataset.name:
+            self._note(name, Fate.RENAMED, f"another data set is named {dataset.name!r}, too")
+        return array
+
+    def _refuse(self, name: str, error: GridrefError) -> None:
+        error.located(Place(source=self._url, variable=f"/{name}"))
+        self._refused.append(error)
+        self._note(name, Fate.SKIPPED, error.reason)
+
+    def _note(self, name: str, fate: Fate, reason: str = "") -> None:
+        self._findings.append(Finding(f"/{name}", fate, reason, self._url))
+
+
+def with_distinct_names(datasets: Iterable[Dataset]) -> Iterator[tuple[str, Dataset]]:
+    """Data sets by name; of several with one name the later ones are numbered: ``a``, ``a_1``."""
+    datasets = [each for each in datasets if not (each.is_scale and each.data is None)] + [
+        each for each in datasets if each.is_scale and each.data is None
+    ]
+    taken = {each.name for each in datasets}
+    used = set[str]()
+    for dataset in datasets:
+        name = dataset.name
+        if name in used:
+            name = next(new for n in count(1) if (new := f"{dataset.name}_{n}") not in taken)
+        taken.add(name)
+        used.add(name)
+        yield name, dataset
+
+
+def _one_of(refused: list[GridrefError]) -> GridrefError:
+    """The first error, which says how many others there are and what leaves them out."""
+    first = refused[0]
+    if len(refused) > 1:
+        first.reason += f"; {len(refused) - 1} other variables are refused too"
+    first.reason += Message("; ", Option("on_unsupported", "skip"), " leaves out what is refused")
+    return first

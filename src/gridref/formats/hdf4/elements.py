@@ -1,0 +1,269 @@
+"""The data elements of an HDF4 file: descriptors, and the places and bytes of elements.
+
+A file is a chain of descriptor blocks. Each descriptor names an element by a tag, which says what
+it is, and a reference number, and gives its place. If bit 14 of the tag is set, the place holds a
+special header, which says how the element is stored instead: in linked blocks, in an external file,
+compressed, or in chunks. Everything is big-endian.
+
+Source: HDF Specification and Developer's Guide, version 3.2 (NCSA) and 4.2 (The HDF Group),
+chapters "Basic Structure of HDF Files", "Extended Tags" and "Tag Specifications".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gridref.errors import Place, SourceFormatError
+from gridref.io import ScanFile
+from gridref.limits import beyond, limits
+
+type Key = tuple[int, int]
+"""Tag without the special bit, and reference number."""
+
+LINKED_BLOCK, COMPRESSED, CHUNK, NUMBER_TYPE = 20, 40, 61, 106
+DATA_DIMENSIONS, DATA = 701, 702
+TABLE, TABLE_ROWS, GROUP = 1962, 1963, 1965
+LINKED, EXTERNAL, COMPRESSION, CHUNKED = 1, 2, 3, 5
+"""Kinds of special elements."""
+
+_SPECIAL = 0x4000
+_NO_TAG = 1
+_NOWHERE = 0xFFFFFFFF
+_DESCRIPTORS = np.dtype([("tag", ">u2"), ("ref", ">u2"), ("offset", ">u4"), ("length", ">u4")])
+_USUAL_BLOCK_BYTES = 6 + 200 * 12
+_MAX_BLOCKS = 1 << 17
+"""Of linked blocks of an element; there are 65,535 reference numbers."""
+
+
+class Where(NamedTuple):
+    """The place of an element, or of its special header."""
+
+    offset: int
+    length: int
+    is_special: bool
+
+
+class Run(NamedTuple):
+    """Consecutive bytes of an element in the file; an `offset` of -1 stands for zeros."""
+
+    offset: int
+    length: int
+
+
+class Elements:
+    """The elements of a file.
+
+    Parameters
+    ----------
+    file
+        The file.
+    head
+        Its beginning.
+    max_elements
+        Most descriptors.
+
+    Raises
+    ------
+    SourceFormatError
+        If descriptors are damaged or cut off.
+    """
+
+    def __init__(self, file: ScanFile, head: bytes, max_elements: int) -> None:
+        self.file = file
+        self._head = head
+        self._left = limits().reads_of(file.size)
+        self._kept: dict[Run, bytes] = {}
+        self.places: dict[Key, Where] = {}
+        offset, seen = 4, 4
+        while offset:
+            start = self._at(offset, min(_USUAL_BLOCK_BYTES, file.size - offset), "descriptors")
+            n_bytes = 6 + 12 * int.from_bytes(start[:2], "big")
+            seen += n_bytes  # blocks do not overlap, so a chain that is longer is a circle
+            if seen > file.size or len(start) < 6:
+                raise self.error("descriptors are longer than the file", offset)
+            block = start if n_bytes <= len(start) else self._at(offset, n_bytes, "descriptors")
+            self._note(np.frombuffer(block[6:n_bytes], _DESCRIPTORS), offset)
+            if len(self.places) > max_elements:
+                raise self.error(f"there are more elements than max_objects, {max_elements}", 4)
+            offset = int.from_bytes(block[2:6], "big")
+
+    def _note(self, descriptors: np.ndarray[tuple[int], np.dtype[np.void]], offset: int) -> None:
+        for tag, ref, start, length in descriptors.tolist():
+            if tag == _NO_TAG:
+                continue
+            key = tag & ~_SPECIAL if tag < 0x8000 else tag, ref
+            if key in self.places:
+                raise self.error(f"there are two elements of tag {key[0]}, number {ref}", offset)
+            if _NOWHERE not in (start, length):
+                special = key[0] != tag
+                self.places[key] = Where(start, length, special)
+
+    def error(self, reason: str, offset: int, length: int = 0) -> SourceFormatError:
+        """An error about the structure of the file at a place."""
+        return SourceFormatError(
+            reason, Place(source=self.file.name, start=offset, stop=offset + length)
+        )
+
+    def _at(self, offset: int, length: int, what: str) -> bytes:
+        """Bytes of the file."""
+        run = Run(offset, length)
+        return self._kept[run] if run in self._kept else self._read([run], what)[0]
+
+    def keep(self, keys: Sequence[Key]) -> None:
+        """Read small elements or special headers at once, which are wanted one by one later."""
+        places = [self.places[key] for key in keys if key in self.places]
+        runs = [Run(where.offset, where.length) for where in places]
+        self._kept.update(zip(runs, self._read(runs, "elements"), strict=True))
+
+    def _read(self, runs: Sequence[Run], what: str) -> list[bytes]:
+        for run in runs:
+            self._left -= run.length
+            if run.offset + run.length > self.file.size or run.length < 0:
+                raise self.error(f"{what} reach beyond the end of the file", *run)
+            if self._left < 0:
+                raise self.error(beyond("read_bytes", "reading the structure takes more bytes"), 0)
+        if all(run.offset + run.length <= len(self._head) for run in runs):
+            return [self._head[start : start + length] for start, length in runs]
+        return self.file.read_many([run.offset for run in runs], [run.length for run in runs])
+
+    def of_tag(self, tag: int) -> list[int]:
+        """The reference numbers of elements, ascending."""
+        return sorted(ref for each, ref in self.places if each == tag)
+
+    def special(self, key: Key) -> tuple[int, Cursor] | None:
+        """Kind and header of a special element; None for others."""
+        where = self._where(key)
+        if not where.is_special:
+            return None
+        cursor = Cursor(self, self._at(where.offset, where.length, "special headers"), where.offset)
+        return cursor.number(2), cursor
+
+    def headers(self, keys: Sequence[Key], n_bytes: int) -> list[bytes]:
+        """The beginnings of several special headers."""
+        runs = [Run(self._where(key).offset, n_bytes) for key in keys]
+        return self._read(runs, "special headers")
+
+    def read(self, keys: Sequence[Key]) -> list[bytes]:
+        """The bytes of elements, which may be in linked blocks; none for one that has no data."""
+        runs = [self.runs(key) if key in self.places else [] for key in keys]
+        parts = iter(self._read([run for each in runs for run in each if run.offset >= 0], "data"))
+        return [
+            b"".join([next(parts) if run.offset >= 0 else bytes(run.length) for run in each])
+            for each in runs
+        ]
+
+    def small(self, key: Key) -> bytes:
+        """The bytes of an element that is whole."""
+        where = self._where(key)
+        return self._at(where.offset, where.length, "elements")
+
+    def joined(self, runs: Sequence[Run]) -> bytes:
+        """The bytes of the runs of an element."""
+        parts = iter(self._read([run for run in runs if run.offset >= 0], "data"))
+        return b"".join([next(parts) if run.offset >= 0 else bytes(run.length) for run in runs])
+
+    def _where(self, key: Key) -> Where:
+        where = self.places.get(key)
+        if where is None:
+            raise self.error(f"there is no element of tag {key[0]}, number {key[1]}", 4)
+        return where
+
+    def runs(self, key: Key) -> list[Run]:
+        """The places of the bytes of an element that is whole or in linked blocks.
+
+        Raises
+        ------
+        SourceFormatError
+            If it is stored in another way, or its linked blocks are damaged.
+        """
+        where = self._where(key)
+        special = self.special(key)
+        if special is None:
+            return [Run(where.offset, where.length)]
+        kind, header = special
+        if kind != LINKED:
+            raise self.error(f"an element of tag {key[0]} is special, of kind {kind}", *where[:2])
+        left, block_bytes, _, table = (header.number(n) for n in (4, 4, 4, 2))
+        runs: list[Run] = []
+        refs = self._block_refs(table, *where[:2]) if left else []
+        for ref in refs:
+            block = self.places.get((LINKED_BLOCK, ref))
+            if block is None and ref:
+                raise header.error(f"names linked block {ref}, which is not there")
+            # Only the first one may differ: it is the element as it was before it grew.
+            n_bytes = block_bytes if runs or block is None else block.length
+            n_bytes = min(left, n_bytes)
+            if block is not None and block.length < n_bytes:
+                raise header.error(f"names linked block {ref} of only {block.length} bytes")
+            offset = -1 if block is None else block.offset
+            if runs and offset >= 0 and runs[-1].offset >= 0 and sum(runs[-1]) == offset:
+                runs[-1] = Run(runs[-1].offset, runs[-1].length + n_bytes)
+            else:
+                runs.append(Run(offset, n_bytes))
+            left -= n_bytes
+            if not left:
+                return runs
+        if left:
+            raise header.error(f"names linked blocks that lack {left} bytes")
+        return runs
+
+    def _block_refs(self, table: int, offset: int, length: int) -> list[int]:
+        """The numbers of linked blocks in a chain of tables; 0 for blocks that are not stored."""
+        refs: list[int] = []
+        tables = set[int]()
+        while table and table not in tables and len(refs) < _MAX_BLOCKS:
+            tables.add(table)
+            where = self.places.get((LINKED_BLOCK, table))
+            if where is None:
+                raise self.error(f"linked blocks lack their table {table}", offset, length)
+            numbers = np.frombuffer(
+                self._at(where.offset, where.length // 2 * 2, "tables of linked blocks"), ">u2"
+            ).tolist()
+            table = (numbers or [0])[0]
+            refs += numbers[1:]
+        return refs
+
+
+class Cursor:
+    """Takes the fields of an element one after the other."""
+
+    def __init__(self, elements: Elements, data: bytes, offset: int) -> None:
+        self._elements = elements
+        self._data = data
+        self._offset = offset
+        self._position = 0
+
+    def error(self, reason: str) -> SourceFormatError:
+        """An error about the element."""
+        return self._elements.error(f"an element {reason}", self._offset, len(self._data))
+
+    def take(self, n_bytes: int) -> bytes:
+        """The next bytes."""
+        start, self._position = self._position, self._position + n_bytes
+        if self._position > len(self._data):
+            raise self.error("is cut off")
+        return self._data[start : self._position]
+
+    def number(self, n_bytes: int) -> int:
+        """The next bytes as an unsigned number."""
+        return int.from_bytes(self.take(n_bytes), "big")
+
+    def numbers(self, count: int) -> list[int]:
+        """Numbers of two bytes."""
+        return np.frombuffer(self.take(2 * count), ">u2").tolist()
+
+    def text(self) -> str:
+        """A text behind its length."""
+        return decoded(self.take(self.number(2)))
+
+
+def decoded(raw: bytes) -> str:
+    """Text up to the first zero, in UTF-8 or else Latin-1."""
+    raw = raw.partition(b"\0")[0]
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")

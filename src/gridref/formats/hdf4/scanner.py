@@ -1,0 +1,30 @@
+"""The scanner of HDF4 files: it recognises them and starts the scan."""
+
+from __future__ import annotations
+
+from gridref.formats.location import Location
+from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Reach
+from gridref.model.array import VirtualGroup
+
+
+class HDF4Scanner:
+    """Scans HDF4 files; those named ``.hdf`` may as well be HDF5."""
+
+    name = "HDF4"
+    suffixes = (".hdf", ".hdf4", ".h4")
+    markers: tuple[str, ...] = ()
+    folder_suffixes: tuple[str, ...] = ()
+    first_bytes = 64 << 10
+    reach: Reach = "anywhere"
+    """Data may be in an external file."""
+
+    def recognises(self, location: Location) -> bool:
+        """Whether a file begins with the four control characters of HDF4."""
+        return location.head.startswith(b"\x0e\x03\x13\x01")
+
+    def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
+        """Describe a file."""
+        from gridref.formats.hdf4.arrays import scan_hdf4
+
+        return scan_hdf4(location.opened, location.head, options)

@@ -1,0 +1,185 @@
+"""Vgroups and Vdata of HDF4: lists of members, and tables of rows; number types.
+
+Source: HDF Specification and Developer's Guide, "Tag Specifications": ``DFTAG_VG``, ``DFTAG_VH``,
+``DFTAG_VS``, ``DFTAG_NT``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf4.elements import GROUP, TABLE, TABLE_ROWS, Cursor, Elements, Key, decoded
+
+_CODES = {
+    3: "u1",
+    4: "S1",
+    5: "f4",
+    6: "f8",
+    20: "i1",
+    21: "u1",
+    22: "i2",
+    23: "u2",
+    24: "i4",
+    25: "u4",
+    26: "i8",
+    27: "u8",
+}
+_NATIVE, _LITTLE = 0x1000, 0x4000
+_MAX_FIELDS = 256
+"""``VSFIELDMAX`` of the library."""
+
+
+def dtype_of(number_type: int) -> np.dtype[Any]:
+    """The elements of a number type as they are stored.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If it is unknown, or the byte order depends on the machine that wrote it.
+    """
+    code = _CODES.get(number_type & ~_LITTLE)
+    if code is None:
+        raise UnsupportedFeatureError(f"its number type is {number_type}")
+    return np.dtype(f"{'<' if number_type & _LITTLE else '>'}{code}")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A Vgroup: name, class and members."""
+
+    name: str
+    kind: str
+    members: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a table: `order` values of a number type in each row, from byte `offset`."""
+
+    name: str
+    number_type: int
+    order: int
+    offset: int
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Vdata: name, class, and the layout of its rows.
+
+    Attributes
+    ----------
+    by_field
+        Whether all values of a field come one after the other, not those of a row.
+    """
+
+    ref: int
+    name: str
+    kind: str
+    n_rows: int
+    row_bytes: int
+    by_field: bool
+    fields: tuple[Field, ...]
+
+    def column(self, rows: bytes, field: Field) -> NDArray[Any]:
+        """The values of a field as they are stored, (n_rows, order).
+
+        Raises
+        ------
+        SourceFormatError
+            If there are fewer rows than the table declares.
+        UnsupportedFeatureError
+            If the number type is unknown.
+        """
+        dtype = dtype_of(field.number_type)
+        n_bytes = dtype.itemsize * field.order
+        if n_bytes != field.n_bytes or field.offset + n_bytes > self.row_bytes:
+            raise SourceFormatError(f"field {field.name!r} does not fit its rows")
+        if len(rows) < self.n_rows * self.row_bytes:
+            raise SourceFormatError(
+                f"its rows have {len(rows)} of {self.n_rows * self.row_bytes} bytes"
+            )
+        if self.by_field:
+            start = self.n_rows * field.offset
+            return np.frombuffer(rows, dtype, self.n_rows * field.order, start).reshape(
+                self.n_rows, field.order
+            )
+        row = np.dtype(
+            {
+                "names": ["v"],
+                "formats": [(dtype, (field.order,))],
+                "offsets": [field.offset],
+                "itemsize": self.row_bytes,
+            }
+        )
+        return np.frombuffer(rows, row, self.n_rows)["v"]
+
+
+def read_groups(elements: Elements) -> dict[int, Group]:
+    """All Vgroups by reference number."""
+    refs = elements.of_tag(GROUP)
+    parts = elements.read([(GROUP, ref) for ref in refs])
+    return {
+        ref: _group(_cursor(elements, (GROUP, ref), part))
+        for ref, part in zip(refs, parts, strict=True)
+    }
+
+
+def read_tables(elements: Elements) -> dict[int, Table]:
+    """The headers of all Vdata by reference number."""
+    refs = elements.of_tag(TABLE)
+    parts = elements.read([(TABLE, ref) for ref in refs])
+    return {
+        ref: _table(ref, _cursor(elements, (TABLE, ref), part))
+        for ref, part in zip(refs, parts, strict=True)
+    }
+
+
+def read_rows(elements: Elements, tables: Mapping[int, Table]) -> dict[int, bytes]:
+    """The rows of tables, by reference number."""
+    return dict(zip(tables, elements.read([(TABLE_ROWS, ref) for ref in tables]), strict=True))
+
+
+def _cursor(elements: Elements, key: Key, data: bytes) -> Cursor:
+    return Cursor(elements, data, elements.places[key].offset)
+
+
+def _group(cursor: Cursor) -> Group:
+    count = cursor.number(2)
+    tags, refs = cursor.numbers(count), cursor.numbers(count)
+    name, kind = cursor.text(), cursor.text()
+    return Group(name, kind, tuple(zip(tags, refs, strict=True)))
+
+
+def _table(ref: int, cursor: Cursor) -> Table:
+    interlace, n_rows, row_bytes, count = (cursor.number(n) for n in (2, 4, 2, 2))
+    if count > _MAX_FIELDS:
+        raise cursor.error(f"has {count} fields")
+    types, sizes, offsets, orders = (cursor.numbers(count) for _ in range(4))
+    names = [cursor.text() for _ in range(count)]
+    fields = tuple(map(Field, names, types, orders, offsets, sizes))
+    return Table(ref, cursor.text(), cursor.text(), n_rows, row_bytes, interlace == 1, fields)
+
+
+def attribute_value(table: Table, rows: bytes) -> Any:
+    """The value of an attribute: text without zeros at its end, a number, or an array.
+
+    Raises
+    ------
+    GridrefError
+        If the table cannot be one.
+    """
+    if not table.fields:
+        raise SourceFormatError(f"attribute {table.name!r} has no value")
+    field = table.fields[0]
+    values = table.column(rows, field)
+    if values.dtype.kind == "S":
+        return decoded(values[:1].tobytes().rstrip(b"\0").replace(b"\0", b" "))
+    values = values.astype(values.dtype.newbyteorder("=")).reshape(-1)
+    return values[0] if values.size == 1 else values

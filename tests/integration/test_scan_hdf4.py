@@ -1,0 +1,339 @@
+"""HDF4 files: everything that pyhdf reads in them, or a refusal."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+from numpy.typing import NDArray
+from pyhdf.SD import SD, SDC
+
+import gridref
+from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
+from gridref.model.array import VirtualGroup
+from gridref.model.scan_report import Fate
+from tests.hdf4_files import TYPES, set_chunks, set_external, write_bytes, write_datasets
+from tests.shared_data import shared_files
+
+REFUSED = {
+    "SDSskiphuff": "skipping Huffman",
+    "SDSszip": "szip",
+    "Data-Set-2": "before HDF 3.3",
+    **dict.fromkeys(["fakeDim0", "fakeDim1", "fakeDim2"], "before HDF 3.3"),
+}
+"""Data sets of the samples that are refused, and why."""
+
+
+def numbers(dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    random = np.random.default_rng(5)
+    raw = random.integers(0, 256, (int(np.prod(shape)), np.dtype(dtype).itemsize), np.uint8)
+    values: NDArray[Any] = raw.view(dtype).reshape(shape)
+    return np.where(np.isnan(values), 1, values) if values.dtype.kind == "f" else values
+
+
+def as_pyhdf_has_them(path: Path) -> list[tuple[str, Any]]:
+    """Data sets by the names that gridref gives them; scales without labels are left out."""
+    file = SD(str(path))
+    datasets = [file.select(number) for number in range(file.info()[0])]
+    named = []
+    for dataset in datasets:
+        if dataset.iscoordvar() and dataset.dim(0).info()[2] == 0:
+            continue
+        name = dataset.info()[0]
+        before = sum(dataset.info()[0] == each.info()[0] for _, each in named)
+        named.append((f"{name}_{before}" if before else name, dataset))
+    return named
+
+
+def assert_as_in_pyhdf(path: Path, group: VirtualGroup, read: Any) -> int:
+    """Compare names, dimensions, attributes and bits of values; returns the number of data sets."""
+    datasets = as_pyhdf_has_them(path)
+    assert [name for name, _ in datasets if name not in REFUSED] == list(group.arrays)
+    assert_same_attrs(group.attrs, SD(str(path)).attributes())
+    renamed = any(finding.fate is Fate.RENAMED for finding in group.report)
+    for name, dataset in datasets:
+        if name in REFUSED:
+            continue
+        array, shape = group.arrays[name], dataset.info()[2]
+        assert array.shape == (tuple(shape) if isinstance(shape, list) else (shape,))
+        dims = tuple(dataset.dim(axis).info()[0] for axis in range(array.ndim))
+        assert array.dims == dims or renamed
+        assert_same_attrs(array.attrs, dataset.attributes())
+        if 0 in array.shape:
+            continue  # pyhdf refuses to read nothing
+        expected, values = np.asarray(dataset.get()), np.asarray(read(name))
+        assert values.dtype == expected.dtype
+        assert values.shape == expected.shape
+        assert values.tobytes() == expected.tobytes(), name
+    return len(datasets)
+
+
+def assert_same_attrs(attrs: Any, expected: dict[str, Any]) -> None:
+    assert list(attrs) == list(expected)
+    for name, value in expected.items():
+        wanted = value.rstrip("\0") if isinstance(value, str) else value
+        np.testing.assert_array_equal(attrs[name], wanted, err_msg=name)
+
+
+# ---- values, against pyhdf --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", shared_files("formats/hdf4/*"))
+def test_real_files(path: Path) -> None:
+    group = gridref.scan(path, on_unsupported="skip")
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+    skipped = {f.path[1:]: f.reason for f in group.report if f.fate is Fate.SKIPPED}
+    assert set(skipped) <= set(REFUSED)
+    assert all(REFUSED[name] in reason for name, reason in skipped.items())
+
+
+@pytest.mark.parametrize("view", ["native", "portable"])
+def test_every_type_in_both_views(tmp_path: Path, view: Any) -> None:
+    values = {f"v_{dtype}": numbers(dtype, (5, 7)) for dtype in TYPES}
+    path = write_datasets(tmp_path / "a.hdf", values, ("y", "x"))
+    group = gridref.scan(path)
+    assert group.arrays["v_f4"].dims == ("y", "x")
+    root = zarr.open_group(gridref.open_store(group, view), mode="r")
+    assert_as_in_pyhdf(path, group, lambda name: root[name][...])
+
+
+LAYOUTS = {
+    "contiguous": lambda dataset: None,
+    "chunked": lambda dataset: set_chunks(dataset, (3, 4)),
+    "compressed": lambda dataset: dataset.setcompress(SDC.COMP_DEFLATE, 6),
+    "compressed chunks": lambda dataset: set_chunks(dataset, (3, 4), deflate=6),
+    "not compressed": lambda dataset: dataset.setcompress(SDC.COMP_NONE),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("region", [(7, 11), (2, 3), (0, 0)])
+@pytest.mark.parametrize("fill", [None, -5])
+def test_layouts(tmp_path: Path, layout: str, region: tuple[int, int], fill: int | None) -> None:
+    path = tmp_path / "a.hdf"
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    for name in ("first", "second"):
+        dataset = file.create(name, SDC.INT16, (7, 11))
+        if fill is not None:
+            dataset.setfillvalue(fill)
+        LAYOUTS[layout](dataset)
+        if region == (2, 3) and layout == "compressed":
+            pytest.skip("the library writes such data whole only")
+        if region != (0, 0):
+            dataset[: region[0], : region[1]] = numbers("i2", region)
+        dataset.endaccess()
+    file.end()
+    group = gridref.scan(path)
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+
+
+def test_records_that_grow_in_turn_are_linked_blocks_of_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf"
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    datasets = [file.create(f"v{number}", SDC.FLOAT32, (SDC.UNLIMITED, 30)) for number in range(3)]
+    for dataset in datasets:
+        dataset.dim(0).setname("time")
+    for record in range(200):
+        for dataset in datasets:
+            dataset[record] = numbers("f4", (30,))
+    for dataset in datasets:
+        dataset.endaccess()
+    file.end()
+    group = gridref.scan(path)
+    assert group.unlimited_dims == {"time"}
+    assert group.arrays["v1"].n_blocks > 1
+    assert {finding.fate for finding in group.report} == {Fate.TAKEN}
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+
+
+def test_blocks_that_cut_rows_are_kept_inline_or_refused(shared_data: Path) -> None:
+    path = shared_data / "formats" / "hdf4" / "HDFGroup__hdf4__test.hdf"
+    group = gridref.scan(path)
+    assert [f.path for f in group.report if f.fate is Fate.INLINED] == ["/Byte"]
+    with pytest.raises(UnsupportedFeatureError, match="linked blocks that no chunks fit") as caught:
+        gridref.scan(path, max_inline_bytes=10)
+    assert "'skip'" in str(caught.value)
+    assert "Byte" not in gridref.scan(path, max_inline_bytes=10, on_unsupported="skip").arrays
+
+
+def test_little_endian_numbers(tmp_path: Path) -> None:
+    path, values = tmp_path / "a.hdf", numbers("i2", (7, 11))
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    dataset = file.create("v", SDC.INT16 | 0x4000, (7, 11))
+    write_bytes(dataset, values)
+    dataset.endaccess()
+    file.end()
+    array = gridref.scan(path).arrays["v"]
+    np.testing.assert_array_equal(array[...], values)
+    assert array.encodings[0].codecs[0].configuration == {"endian": "little"}
+
+
+def test_an_external_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, values = tmp_path / "a.hdf", numbers("i2", (7, 11))
+    file = SD("a.hdf", SDC.WRITE | SDC.CREATE)
+    dataset = file.create("v", SDC.INT16, (7, 11))
+    set_external(dataset, "data.bin", 10)
+    dataset[:] = values
+    dataset.endaccess()
+    file.end()
+    group = gridref.scan(path)
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(tmp_path / "data.bin", tmp_path / "elsewhere")
+    with pytest.raises(UnsupportedFeatureError, match=r"the external file data\.bin"):
+        gridref.scan(path)
+
+
+@pytest.mark.parametrize("coder", [(SDC.COMP_RLE,), (SDC.COMP_SKPHUFF, 2)])
+def test_other_compressions_are_refused_by_variable(tmp_path: Path, coder: tuple[int, ...]) -> None:
+    path = tmp_path / "a.hdf"
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    for name in ("packed", "plain"):
+        dataset = file.create(name, SDC.INT16, (30, 40))
+        if name == "packed":
+            dataset.setcompress(*coder)
+        dataset[:] = numbers("i2", (30, 40))
+        dataset.endaccess()
+    file.end()
+    with pytest.raises(UnsupportedFeatureError, match="of HDF4, for which there is no codec"):
+        gridref.scan(path)
+    assert list(gridref.scan(path, on_unsupported="skip").arrays) == ["plain"]
+
+
+# ---- names, dimensions and attributes ---------------------------------------------------
+
+
+def test_scales_units_and_calibration(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf"
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    file.title = "two words"
+    dataset = file.create("v", SDC.INT16, (3, 2))
+    dataset[:] = numbers("i2", (3, 2))
+    dataset.setcal(0.5, 0.1, 10.0, 0.2, SDC.INT16)
+    dataset.setdatastrs("label", "unit", "format", "system")
+    dataset.setrange(-7, 9)
+    dataset.setfillvalue(-5)
+    dataset.numbers = [1, 2, 3]
+    labelled, described = dataset.dim(0), dataset.dim(1)
+    labelled.setname("y")
+    labelled.setscale(SDC.FLOAT32, [1.0, 2.0, 3.0])
+    labelled.setstrs("label of y", "m", "format")
+    described.setname("x")
+    described.setstrs("label of x", "m", "format")
+    dataset.endaccess()
+    file.end()
+    group = gridref.scan(path)
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+    assert list(group.arrays) == ["v", "y"]
+    attrs = group.arrays["v"].attrs
+    assert (attrs["scale_factor"], attrs["add_offset"]) == (0.5, 10.0)
+    assert group.arrays["v"].fill_value == attrs["_FillValue"] == -5
+    assert [f.path for f in group.report if f.fate is Fate.NAMED] == ["/x"]
+
+
+def test_fill_values_are_those_of_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf"
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    for dtype, number_type in TYPES.items():
+        file.create(f"v_{dtype}", number_type, (2, 3)).endaccess()
+    file.end()
+    group = gridref.scan(path)
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+
+
+def test_names_that_would_be_paths_are_refused_alone(tmp_path: Path) -> None:
+    path = write_datasets(tmp_path / "a.hdf", {"a/b": numbers("i2", (2, 2))})
+    with pytest.raises(UnsupportedFeatureError, match="has a slash"):
+        gridref.scan(path)
+    assert not gridref.scan(path, on_unsupported="skip").arrays
+
+
+# ---- bad input --------------------------------------------------------------------------
+
+
+def test_the_content_decides_what_is_hdf5(tmp_path: Path) -> None:
+    write_datasets(tmp_path / "a.hdf", {"v": numbers("i2", (2, 3))}, ("y", "x"))
+    with h5py.File(tmp_path / "b.hdf", "w") as file:
+        file["v"] = numbers("i2", (2, 3))
+    for name in ("a.hdf", "b.hdf"):
+        assert gridref.scan(tmp_path / name).arrays["v"].shape == (2, 3)
+
+
+def small_file(path: Path) -> Path:
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    for name, layout in LAYOUTS.items():
+        dataset = file.create(name, SDC.INT16, (7, 11))
+        layout(dataset)
+        dataset[:] = numbers("i2", (7, 11))
+        dataset.endaccess()
+    file.end()
+    return path
+
+
+def assert_as_in_whole(group: VirtualGroup) -> None:
+    assert list(group.arrays) == list(LAYOUTS)
+    for array in group.arrays.values():
+        np.testing.assert_array_equal(array[...], numbers("i2", (7, 11)))
+
+
+@pytest.mark.parametrize("every", [97, pytest.param(1, marks=pytest.mark.long)])
+def test_cut_off_anywhere(tmp_path: Path, every: int) -> None:
+    whole = small_file(tmp_path / "a.hdf").read_bytes()
+    path = tmp_path / "cut.hdf"
+    stops = range(4, len(whole), every)
+    taken = []
+    for stop in stops:
+        path.write_bytes(whole[:stop])
+        with suppress(GridrefError):
+            taken.append(assert_as_in_whole(gridref.scan(path)))
+    assert len(taken) < len(stops) / 50  # the end of the file holds little that is needed
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data[:4] + b"\xff\xff" + data[6:], "longer than the file"),
+        (lambda data: data[:6] + b"\0\0\0\4" + data[10:], "two elements of tag"),
+        (lambda data: data[:10] + data[22:34] + data[22:], "two elements of tag"),
+    ],
+)
+def test_damaged_descriptors(tmp_path: Path, change: Any, message: str) -> None:
+    path = small_file(tmp_path / "a.hdf")
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(SourceFormatError, match=message):
+        gridref.scan(path)
+
+
+# ---- what else one does with an archive -------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_days_are_one_cube_that_is_verified(tmp_path: Path, layout: str) -> None:
+    paths = []
+    for day in range(3):
+        file = SD(str(tmp_path / f"day{day}.hdf"), SDC.WRITE | SDC.CREATE)
+        dataset = file.create("v", SDC.INT16, (7, 11))
+        dataset.dim(0).setname("y")
+        dataset.dim(1).setname("x")
+        LAYOUTS[layout](dataset)
+        dataset[:] = numbers("i2", (7, 11)) + np.int16(day)
+        dataset.endaccess()
+        file.end()
+        paths.append(tmp_path / f"day{day}.hdf")
+    layout_of_cube = gridref.Labels("day{day:d}.hdf")
+    gridref.build(paths[:2], tmp_path / "a.gridref", layout=layout_of_cube)
+    catalog = gridref.open_catalog(tmp_path / "a.gridref")
+    catalog.append(paths[2:])
+    catalog = gridref.open_catalog(tmp_path / "a.gridref")
+    for day in range(3):
+        np.testing.assert_array_equal(catalog["v"][day], numbers("i2", (7, 11)) + np.int16(day))
+    result = catalog.verify()
+    assert result.differences == ()
+    assert {path for path, _ in result.not_compared} <= {"day"}
