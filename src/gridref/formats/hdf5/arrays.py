@@ -11,9 +11,8 @@ another file, and reads and checks their chunk indexes together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.damage import check_element_size
-from gridref.formats.hdf5.chunk_trees import node_dtype
+from gridref.formats.hdf5.chunk_index import IndexRequest, follow_each_other
+from gridref.formats.hdf5.chunk_trees import Leaf, read_leaf
 from gridref.formats.hdf5.datatypes import ElementType, Form, element_type
 from gridref.formats.hdf5.files import OpenFile
 from gridref.formats.hdf5.headers import EXTERNAL_FILES, FILTERS, LAYOUT
@@ -45,7 +45,7 @@ from gridref.formats.hdf5.storage import Stored, fill_value, stored_chunks
 from gridref.formats.hdf5.tree import Address, DatasetNode
 from gridref.formats.hdf5.virtual import virtual_blocks
 from gridref.formats.options import ScanOptions
-from gridref.learned import FORMS, but_for
+from gridref.learned import FORMS
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
 from gridref.model.enumeration import CF_FLAGS, Enumeration
@@ -298,59 +298,22 @@ class NamedDataset(NamedTuple):
         return NamedDataset, self.node.header.form, self.dims, self.sizes, options.max_chunk_bytes
 
 
-@dataclass(frozen=True, eq=False)
-class _Leaf:
-    """A chunk B-tree that is one leaf, which lists all chunks of the grid, in order.
+class _Known(NamedTuple):
+    """An array with its chunks in the first file, and how those of its like are stored.
 
     Attributes
     ----------
-    dtype
-        All of the leaf that is used.
-    is_compressed
-        Whether sizes of chunks differ between files, too.
-    said
-        All its other bytes: the places of chunks in the grid, and that all filters were applied.
+    address, n_bytes
+        Place in the first file of contiguous data, or of the leaf that lists all chunks.
+    leaf
+        The form of that leaf; None for contiguous data.
     """
-
-    dtype: np.dtype[np.void]
-    is_compressed: bool
-    said: bytes = b""
-
-    @cached_property
-    def common(self) -> Callable[[bytes], bytes]:
-        """Takes all but addresses and sizes out of the bytes of such a leaf."""
-        fields: Any = self.dtype.fields
-        (entries, first), (key, end) = fields["entries"][:2], fields["end"][:2]
-        names = ("length", "child") if self.is_compressed else ("child",)
-        starts = range(first, end, entries.base.itemsize)
-        places = [entries.base.fields[name][:2] for name in names]
-        differing = [
-            slice(start + at, start + at + dtype.itemsize)
-            for start in starts
-            for dtype, at in places
-        ]
-        n_unused = key.itemsize - key["origin"].itemsize  # size and filters of no chunk
-        return but_for(self.dtype.itemsize, [*differing, slice(end, end + n_unused)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Pieces:
-    """Contiguous data: first byte and size of each of its pieces, from its beginning on."""
-
-    start: NDArray[np.int64]
-    length: NDArray[np.int64]
-
-    @cached_property
-    def n_bytes(self) -> int:
-        return int((self.start + self.length).max(initial=0))
-
-
-class _Known(NamedTuple):
-    """An array with its chunks in the first file, and how those of its like are stored."""
 
     array: VirtualArray
     chunks: ChunkManifest
-    stored: _Leaf | _Pieces
+    address: int
+    n_bytes: int
+    leaf: Leaf | None
 
 
 def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOptions) -> None:
@@ -371,27 +334,23 @@ def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOpti
         chunks = rows.with_sources(())
         known = array.with_changes(manifests=(), attrs={})
         n_bytes = 6000 + 100 * known.ndim + 60 * chunks.n_rows
-        FORMS.put(dataset.key(options), _Known(known, chunks, stored), n_bytes)
+        FORMS.put(dataset.key(options), _Known(known, chunks, _address(node), *stored), n_bytes)
 
 
-def _stored(node: DatasetNode, rows: ChunkManifest) -> _Leaf | _Pieces | None:
-    """How the chunks of a dataset are stored, if it is a usual way."""
-    file, form = node.file.bytes, node.header.form
-    layout = data_layout_of(file, node.messages, node.header.address)
-    address = _address(node)
+def _stored(node: DatasetNode, rows: ChunkManifest) -> tuple[int, Leaf | None] | None:
+    """The last two of `_Known`, if the chunks of a dataset are stored in a usual way."""
+    file, address = node.file.bytes, _address(node)
+    layout = _layout(node)
     match layout:
         case ContiguousLayout(offset=int(offset)) if address + file.base_address == offset:
-            return _Pieces(rows.offset - offset, rows.length)
+            return int((rows.offset + rows.length).max()) - offset, None
         case ChunkedLayout(kind=ChunkIndexKind.BTREE_V1) if address == layout.index_address:
-            dtype = node_dtype(file.offset_bytes, len(layout.chunk_shape), rows.n_rows)
-            data = file.read(address, dtype.itemsize, _WHAT)
-            (found,) = np.frombuffer(data, dtype)
-            places = found["entries"]["child"].astype(np.int64) + file.base_address
-            if found["n_entries"] == rows.n_rows and (places == rows.offset).all():
-                leaf = _Leaf(dtype, FILTERS in form.kinds)
-                key = _Leaf, dtype, leaf.is_compressed, leaf.common(data)
-                known: _Leaf | None = FORMS.get(key)
-                return known or FORMS.put(key, _Leaf(*key[1:]), 1000 + 2 * len(data))
+            is_filtered = FILTERS in node.header.kinds
+            found = read_leaf(
+                IndexRequest(file, layout, node.shape or (), node.maxshape, is_filtered)
+            )
+            if found is not None and found[0].is_inside and len(found[1]) == rows.n_rows:
+                return found[0].dtype.itemsize, found[0]
     return None
 
 
@@ -403,28 +362,29 @@ def alike_arrays(
     Other datasets, and those with anything unusual or wrong, are left to `scan_array`.
     """
     arrays: dict[str, VirtualArray] = {}
-    leaves: dict[_Leaf, list[tuple[DatasetNode, _Known, bytes]]] = {}
+    leaves: dict[Leaf, list[tuple[DatasetNode, _Known, bytes]]] = {}
     for dataset in datasets:
         node = dataset.node
         known: _Known | None = FORMS.get(dataset.key(options))
         if known is None or node.file is not file:
             continue
-        address, stored = _address(node), known.stored
-        n_bytes = stored.dtype.itemsize if isinstance(stored, _Leaf) else stored.n_bytes
-        if address + n_bytes > file.bytes.end_address:
+        address, leaf, chunks = _address(node), known.leaf, known.chunks
+        if address + known.n_bytes > file.bytes.end_address:
             continue
-        if isinstance(stored, _Leaf):
-            data = file.bytes.read(address, n_bytes, _WHAT)
-            if stored.common(data) == stored.said:
-                leaves.setdefault(stored, []).append((node, known, data))
+        if leaf is None:
+            offset = chunks.offset + (address - known.address)
+            arrays[node.path] = _filled(node, known, offset, chunks.length)
         else:
-            start = stored.start + (address + file.bytes.base_address)
-            arrays[node.path] = _filled(node, known, start, stored.length)
+            data = file.bytes.read(address, known.n_bytes, _WHAT)
+            found = FORMS.find(leaf.kind, data)
+            if found is leaf:
+                leaves.setdefault(found, []).append((node, known, data))
     for leaf, alike in leaves.items():
         nodes = np.frombuffer(b"".join([data for _, _, data in alike]), leaf.dtype)
         offset = nodes["entries"]["child"].astype(np.int64) + file.bytes.base_address
         length = nodes["entries"]["length"].astype(np.int64)
-        are_chunks = _are_chunks(file, offset, length)
+        are_chunks = follow_each_other(file.bytes, offset, offset + length)
+        are_chunks &= length.all(axis=1)
         for row, (node, known, _) in enumerate(alike):
             if are_chunks[row]:
                 arrays[node.path] = _filled(node, known, offset[row], length[row])
@@ -443,14 +403,3 @@ def _filled(
 def _address(node: DatasetNode) -> int:
     """The address of the data or the chunk index: the one part of the layout that differs."""
     return int.from_bytes(node.header.differing(*node.header.form.first[LAYOUT]), "little")
-
-
-def _are_chunks(file: OpenFile, offset: NDArray[np.int64], length: NDArray[np.int64]) -> list[bool]:
-    """Whether the chunks of each row follow each other in the file."""
-    end = file.bytes.end_address + file.bytes.base_address
-    stop = offset + length
-    # An offset within the file and 32 bits of a length do not overflow.
-    inside = (offset >= file.bytes.base_address) & (offset < stop) & (stop <= end)
-    inside[:, 1:] &= offset[:, 1:] >= stop[:, :-1]
-    are_chunks: list[bool] = inside.all(axis=1).tolist()
-    return are_chunks

@@ -331,15 +331,18 @@ def _lengths(
     return length.astype(np.int64)
 
 
-def _follow_each_other(
-    start: NDArray[np.int64], stop: NDArray[np.int64], request: IndexRequest
-) -> bool:
-    """Whether chunks follow each other in the file, as in most files."""
-    first, end = request.file.base_address, request.file.end_address + request.file.base_address
-    if not len(start) or int(np.maximum.reduce(start)) > end:  # and no sum has overflowed
-        return False
-    in_order = np.logical_and.reduce(start[1:] >= stop[:-1])
-    return bool(in_order) and int(start[0]) >= first and int(stop[-1]) <= end
+def follow_each_other(
+    file: Hdf5Bytes, start: NDArray[np.int64], stop: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether chunks along the last axis, at least one, follow each other in the file.
+
+    So they do in most files.
+    """
+    first, end = file.base_address, file.end_address + file.base_address
+    follow = np.logical_and.reduce(start[..., 1:] >= stop[..., :-1], axis=-1)
+    follow &= np.maximum.reduce(start, axis=-1) <= end  # and no sum has overflowed
+    inside = (start[..., 0] >= first) & (stop[..., -1] <= end)
+    return np.asarray(follow & inside)
 
 
 def _offsets(
@@ -348,13 +351,12 @@ def _offsets(
     file = request.file
     offset = address.astype(np.int64) + file.base_address
     start, stop = offset, offset + length
-    if _follow_each_other(start, stop, request):
+    if not len(address) or follow_each_other(file, start, stop):
         return offset
-    if len(address):
-        file.check_range(int(address.max()), 0, "a chunk")
+    file.check_range(int(address.max()), 0, "a chunk")
     if not _is_increasing(start):
         start, stop = np.sort(start), np.sort(stop)
-    if len(stop) and int(stop.max()) > file.reader.size_bytes:
+    if int(stop.max()) > file.reader.size_bytes:
         raise SourceFormatError(
             f"a chunk lies outside of the file of {file.reader.size_bytes} bytes",
             Place(stop=int(stop.max())),

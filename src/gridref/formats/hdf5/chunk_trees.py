@@ -16,8 +16,10 @@ Anything that is impossible in a valid file is an error.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,9 +69,10 @@ def walk_btree_v1(request: IndexRequest) -> StoredChunks:
     SourceFormatError
         If the tree is corrupt.
     """
-    leaf = _only_leaf(request)
-    if leaf is not None:
-        return leaf
+    only = read_leaf(request)
+    if only is not None:
+        leaf, entries = only
+        return _stored(request, entries, leaf.number, is_checked=leaf.is_inside)
     file = request.file
     root = np.array([request.index_address], np.uint64)
     addresses = check_addresses(file, root, 0, _WHAT)
@@ -88,60 +91,84 @@ def walk_btree_v1(request: IndexRequest) -> StoredChunks:
     return _joined_leaves(request, _leaves(request, nodes.entries(addresses, 0), bounds))
 
 
-def _only_leaf(request: IndexRequest) -> StoredChunks | None:
-    """All chunks of a tree that is one leaf; None if it is more, or not valid.
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """What follows from a chunk B-tree of one leaf; one object for all similar ones.
+
+    Attributes
+    ----------
+    kind
+        By what similar ones are found in `FORMS`, with all their bytes but places and sizes.
+    dtype
+        All of the leaf that is used.
+    number
+        int64, C-order number of each chunk inside the grid; negative for those outside it.
+    is_inside
+        The numbers increase, and are inside the grid.
+    """
+
+    kind: tuple[Any, ...]
+    dtype: np.dtype[np.void]
+    number: NDArray[np.int64]
+    is_inside: bool
+
+
+def read_leaf(request: IndexRequest) -> tuple[Leaf, NDArray[np.void]] | None:
+    """A tree that is one leaf, and its entries; None if it is more, or not valid.
 
     That is how the trees of small files are, whose keys mostly are the same in all files of a
     series.
     """
-    file = request.file
-    dtype = node_dtype(file.offset_bytes, len(request.shape), 2 * file.chunk_btree_k)
-    entry, head = dtype["entries"].base, dtype.fields["entries"][1]  # type: ignore[index]
-    data = file.read_start(request.index_address, dtype.itemsize, _WHAT)
+    file, layout = request.file, request.layout
+    rank, capacity = len(request.shape), 2 * file.chunk_btree_k
+    n_bytes = node_dtype(file.offset_bytes, rank, capacity).itemsize
+    data = file.read_start(request.index_address, n_bytes, _WHAT)
     count = int.from_bytes(data[6:8], "little")
-    stop = head + count * entry.itemsize + (entry.itemsize - file.offset_bytes)
-    if data[:6] != _LEAF_HEAD or count > 2 * file.chunk_btree_k or stop > len(data):
+    if data[:6] != _LEAF_HEAD or count > capacity:
         return None
-    request.budget.spend(stop, "nodes of the chunk B-tree")
-    entries = np.frombuffer(data, entry, count, head)
-    end = data[stop - 8 * (len(request.shape) + 1) : stop]
-    number, is_checked = _known_numbers(entries["origin"].tobytes() + end, request)
-    mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
-    return StoredChunks(
-        number, entries["child"].astype(np.uint64), entries["length"], mask, is_checked
-    )
+    dtype = node_dtype(file.offset_bytes, rank, count)
+    if dtype.itemsize > len(data):
+        return None
+    data = data[: dtype.itemsize]
+    request.budget.spend(len(data), "nodes of the chunk B-tree")
+    entries = np.frombuffer(data, dtype)[0]["entries"]
+    bounds = request.shape, layout.chunk_shape, layout.element_bytes
+    kind = Leaf, file.offset_bytes, request.is_filtered, *bounds
+    leaf: Leaf | None = FORMS.find(kind, data)
+    return leaf or _learnt(request, kind, dtype, data), entries
 
 
-def _known_numbers(origins: bytes, request: IndexRequest) -> tuple[NDArray[np.int64], bool]:
-    """Numbers of the chunks of an only leaf, from the origins in its keys and the last one.
-
-    And whether all of them are of the grid.
-    """
-    layout = request.layout
-    key = _LEAF_HEAD, origins, request.shape, layout.chunk_shape, layout.element_bytes
-    known: tuple[NDArray[np.int64], bool] | None = FORMS.get(key)
-    if known is not None:
-        return known
-    rows = np.frombuffer(origins, "<u8").reshape(-1, len(request.shape) + 1)
-    scale = np.array([*layout.chunk_shape, layout.element_bytes], np.uint64)
-    last, end = rows[:-1][-1:], rows[-1:] - rows[-1:] % scale
-    if not _precedes(rows[:-2], rows[1:-1]).all():
-        raise SourceFormatError(_UNORDERED)
-    if not _precedes(last, end[: len(last)]).all():
-        raise SourceFormatError(_HIDDEN)
-    number = _numbers(request, rows[:-1])
+def _learnt(
+    request: IndexRequest, kind: tuple[Any, ...], dtype: np.dtype[np.void], data: bytes
+) -> Leaf:
+    nodes, reader = np.frombuffer(data, dtype), _NodeReader(request)
+    counts = nodes["n_entries"].astype(np.int64)
+    part = _used(nodes, counts, int(counts[0]), reader.scale)
+    _check_keys([part], None)
+    number = _numbers(request, part.keys)
     _check_order(number)
     number.flags.writeable = False
-    known = number, bool((number >= 0).all())
-    FORMS.put(key, known, 1000 + 5 * number.nbytes)
-    return known
+    leaf = Leaf(kind, dtype, number, bool((number >= 0).all()))
+    holes = [*_differing(dtype, request)]
+    return FORMS.keep(kind, data, holes, leaf, 1000 + 5 * number.nbytes)
+
+
+def _differing(dtype: np.dtype[np.void], request: IndexRequest) -> Iterator[slice]:
+    """Bytes of a leaf that differ in similar ones: addresses of chunks, and sizes if filtered."""
+    fields: Any = dtype.fields
+    (entries, first), (key, end) = fields["entries"][:2], fields["end"][:2]
+    names = ("length", "child") if request.is_filtered else ("child",)
+    for start in range(first, end, entries.base.itemsize):
+        for field, at in (entries.base.fields[name][:2] for name in names):
+            yield slice(start + at, start + at + field.itemsize)
+    yield slice(end, end + key.itemsize - key["origin"].itemsize)  # size and filters of no chunk
 
 
 def _leaves(
     request: IndexRequest, parts: list[_Nodes], bounds: NDArray[np.uint64] | None
 ) -> list[StoredChunks]:
     _check_keys(parts, bounds)
-    return [_leaf(request, part.entries) for part in parts]
+    return [_stored(request, part.entries, _numbers(request, part.keys)) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,15 +356,21 @@ def _used(
     return _Nodes(entries, counts, ends - ends % scale)
 
 
-def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:
-    """Entries of leaves: the origin of each chunk, in elements, becomes its number."""
-    number = _numbers(request, entries["origin"])
+def _stored(
+    request: IndexRequest,
+    entries: NDArray[np.void],
+    number: NDArray[np.int64],
+    *,
+    is_checked: bool = False,
+) -> StoredChunks:
+    """The chunks that entries of leaves list."""
     mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
     length = np.ascontiguousarray(entries["length"])
-    return StoredChunks(number, entries["child"].astype(np.uint64), length, mask)
+    return StoredChunks(number, entries["child"].astype(np.uint64), length, mask, is_checked)
 
 
 def _numbers(request: IndexRequest, origin: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Numbers of chunks whose origins are given in elements."""
     if origin[:, -1].any():
         raise SourceFormatError("a key of the chunk B-tree does not start at a whole element")
     coords, rest = np.divmod(origin[:, :-1], np.array(request.layout.chunk_shape, np.uint64))
