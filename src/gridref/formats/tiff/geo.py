@@ -1,9 +1,8 @@
-"""Georeferencing of TIFF files: GeoKeys, coordinate reference systems and coordinates.
+"""Georeferencing of TIFF files: GeoKeys and coordinate reference systems.
 
 `read_geo_keys` and `affine_of` take the GeoTIFF tags of an image. They return its keys, and the
 transformation from pixels to coordinates. `crs_attributes` turns the keys into the attributes of a
-CF grid mapping. `georeference_of` returns the coordinates ``x``, ``y`` and ``spatial_ref`` as
-rioxarray names them.
+CF grid mapping. `georeference_of` returns both as the georeference of an image.
 
 Source for keys and placement: OGC GeoTIFF Standard 1.1 (OGC 19-008r4): section 7.1.1
 "GeoKeyDirectoryTag", annex B "Georeferencing" (``ModelPixelScaleTag``, ``ModelTiepointTag``,
@@ -12,69 +11,23 @@ Source for keys and placement: OGC GeoTIFF Standard 1.1 (OGC 19-008r4): section 
 Sources for reference systems: OGC GeoTIFF Standard 1.1 (OGC 19-008r4), sections 7.4 to 7.6 and
 annex C (keys, coordinate transformation codes); CF conventions, appendix F; OGC 01-009 (WKT 1) for
 systems without an EPSG code.
-
-Sources for coordinates: CF conventions 1.11, section 5.6 "Grid Mappings"; rioxarray's
-``spatial_ref`` coordinate with a ``GeoTransform`` attribute in GDAL's order.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from gridref.formats.georeference import Affine, Georeference, grid_mapping
 from gridref.formats.tiff.directory import Tag
 from gridref.learned import FORMS
-from gridref.limits import limits
-from gridref.model.array import VirtualArray
 
 # GeoTIFF keys, and the placement of the raster
 
 _RASTER_TYPE = 1025
 _PIXEL_IS_POINT = 2
-
-
-@dataclass(frozen=True)
-class Affine:
-    """Pixel corners to map coordinates: ``x = x0 + col * dx_col + row * dx_row``, ``y`` likewise.
-
-    Attributes
-    ----------
-    x0, y0
-        Map coordinates of the outer corner of the first pixel.
-    dx_col, dx_row, dy_col, dy_row
-        Steps of the map coordinates from a pixel to the next along the columns and rows.
-    """
-
-    x0: float
-    dx_col: float
-    dx_row: float
-    y0: float
-    dy_col: float
-    dy_row: float
-
-    @property
-    def is_rectilinear(self) -> bool:
-        """Whether columns run along x and rows along y."""
-        return self.dx_row == 0 and self.dy_col == 0
-
-    def scaled(self, columns: float, rows: float) -> Affine:
-        """The placement of an image whose pixels are so many times larger."""
-        return Affine(
-            self.x0,
-            self.dx_col * columns,
-            self.dx_row * rows,
-            self.y0,
-            self.dy_col * columns,
-            self.dy_row * rows,
-        )
-
-    def gdal(self) -> str:
-        """The form in which GDAL writes it: ``x0 dx_col dx_row y0 dy_col dy_row``."""
-        return " ".join(repr(float(value)) for value in vars(self).values())
 
 
 def read_geo_keys(tags: Mapping[int, Any]) -> dict[int, Any]:
@@ -220,14 +173,9 @@ def _attributes(keys: Mapping[int, Any]) -> dict[str, Any] | None:
             if wkt is None:
                 return None
             crs = pyproj.CRS.from_wkt(wkt)
-        attributes = crs.to_cf()
+        return grid_mapping(crs)
     except CRSError:
         return None
-    attributes["spatial_ref"] = attributes["crs_wkt"]
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in attributes.items()
-    }
 
 
 def _epsg_code(keys: Mapping[int, Any]) -> int | None:
@@ -344,100 +292,6 @@ def _ellipsoid(keys: Mapping[int, Any]) -> tuple[float, float] | None:
 
 def _quoted(text: str) -> str:
     return text.replace('"', "'")
-
-
-# Coordinates of a georeferenced image, as in rioxarray
-
-
-SPATIAL_REF = "spatial_ref"
-"""Name of the grid mapping variable."""
-
-_ZERO = VirtualArray.from_numpy(np.array(0), ())
-
-
-@dataclass(frozen=True)
-class Georeference:
-    """The placement of an image.
-
-    Attributes
-    ----------
-    affine
-        Pixels to map coordinates; None if only the coordinate reference system is known.
-    crs
-        CF grid mapping attributes; None if the system is unknown.
-    area_or_point
-        ``"Area"`` or ``"Point"``: what a pixel's value belongs to.
-    unknown_crs
-        Whether the file names an unknown coordinate reference system.
-    """
-
-    affine: Affine | None
-    crs: Mapping[str, Any] | None
-    area_or_point: str
-    unknown_crs: bool = False
-
-    def scaled(self, columns: float, rows: float) -> Georeference:
-        """The placement of an image of the same extent with larger pixels."""
-        affine = None if self.affine is None else self.affine.scaled(columns, rows)
-        return replace(self, affine=affine)
-
-    def coordinates(
-        self, n_rows: int, n_columns: int, y: str = "y", x: str = "x"
-    ) -> dict[str, VirtualArray]:
-        """Coordinate variables: pixel centres along `y` and `x`, and ``spatial_ref``.
-
-        A rotated image has no coordinates along its axes, and neither has one of more than
-        `Limits.coordinates` rows or columns; their ``GeoTransform`` is enough.
-        """
-        arrays = {SPATIAL_REF: _ZERO.with_changes(attrs=self._mapping())}
-        affine = self.affine
-        is_small = max(n_rows, n_columns) <= limits().coordinates
-        if affine is not None and affine.is_rectilinear and is_small:
-            degrees = (self.crs or {}).get("grid_mapping_name") == "latitude_longitude"
-            arrays[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", degrees)
-            arrays[y] = _pixel_centres(affine.y0, affine.dy_row, n_rows, y, "Y", degrees)
-        return arrays
-
-    def _mapping(self) -> dict[str, Any]:
-        attrs = dict(self.crs or {})
-        if self.affine is not None:
-            attrs["GeoTransform"] = self.affine.gdal()
-        return attrs
-
-
-def _pixel_centres(
-    start: float, step: float, n_pixels: int, dim: str, letter: str, degrees: bool
-) -> VirtualArray:
-    """Coordinate variable of one axis; files on the same grid, like a time series, share it."""
-    key = _pixel_centres, start, step, n_pixels, dim, letter, degrees
-    known: VirtualArray | None = FORMS.get(key)
-    if known is not None:
-        return known
-    centres = np.arange(n_pixels, dtype="f8")
-    centres += 0.5  # in place: an axis may be long
-    centres *= step
-    centres += start
-    axis = VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
-    FORMS.put(key, axis, 2000 + centres.nbytes)
-    return axis
-
-
-def _axis_attributes(letter: str, degrees: bool) -> dict[str, Any]:
-    """CF attributes of a horizontal coordinate."""
-    if degrees:
-        which, unit = ("longitude", "east") if letter == "X" else ("latitude", "north")
-        return {
-            "axis": letter,
-            "long_name": which,
-            "standard_name": which,
-            "units": f"degrees_{unit}",
-        }
-    name = letter.lower()
-    return {
-        "axis": letter,
-        "long_name": f"{name} coordinate of projection",
-        "standard_name": f"projection_{name}_coordinate",
-    }
 
 
 def georeference_of(tags: Mapping[int, Any]) -> Georeference | None:

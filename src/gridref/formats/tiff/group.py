@@ -24,12 +24,9 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import ScanError, UnsupportedFeatureError
+from gridref.formats.georeference import SPATIAL_REF, Georeference, mapped
 from gridref.formats.tiff.directory import TEXT_TAGS, Tag
-from gridref.formats.tiff.geo import (
-    SPATIAL_REF,
-    Georeference,
-    georeference_of,
-)
+from gridref.formats.tiff.geo import georeference_of
 from gridref.formats.tiff.images import Image, Level, TiffStructure
 from gridref.formats.tiff.metadata import (
     BandMetadata,
@@ -498,7 +495,7 @@ def _geo_level(
     for mask in masks:
         for candidate in mask.levels:
             if _fits(candidate, level) and candidate.axes == "YX":
-                shown = context.describe(f"{prefix}mask", candidate, dims=(y, x), attrs=_mapped({}))
+                shown = context.describe(f"{prefix}mask", candidate, dims=(y, x), attrs=mapped({}))
                 if shown is not None:
                     arrays["mask"] = shown
     return VirtualGroup(arrays)
@@ -513,11 +510,6 @@ def _band_numbers(n_bands: int) -> VirtualArray:
     numbers = VirtualArray.from_numpy(np.arange(1, n_bands + 1), ("band",))
     FORMS.put(key, numbers, 2000 + numbers.nbytes)
     return numbers
-
-
-def _mapped(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes that link a variable to its grid mapping; xarray makes it a coordinate."""
-    return {**attrs, "grid_mapping": SPATIAL_REF, "coordinates": SPATIAL_REF}
 
 
 def _band_attributes(context: _Context, level: Level) -> dict[str, Any]:
@@ -543,7 +535,7 @@ def _band_attributes(context: _Context, level: Level) -> dict[str, Any]:
         if texts and has_bands:
             names = [texts.get(band, "") for band in range(n_bands)]
             attrs[name] = names[0] if len(set(names)) == 1 and n_bands == 1 else names
-    return _mapped(attrs)
+    return mapped(attrs)
 
 
 def _color_map(context: _Context, level: Level) -> dict[str, VirtualArray]:

@@ -1,0 +1,162 @@
+"""Georeferenced images: from the places of pixels to coordinates, as rioxarray names them.
+
+Sources: CF conventions 1.11, section 5.6 "Grid Mappings"; rioxarray's ``spatial_ref`` coordinate
+with a ``GeoTransform`` attribute in GDAL's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gridref.learned import FORMS
+from gridref.limits import limits
+from gridref.model.array import VirtualArray
+
+SPATIAL_REF = "spatial_ref"
+"""Name of the grid mapping variable."""
+
+_ZERO = VirtualArray.from_numpy(np.array(0), ())
+
+
+@dataclass(frozen=True)
+class Affine:
+    """Pixel corners to map coordinates: ``x = x0 + col * dx_col + row * dx_row``, ``y`` likewise.
+
+    Attributes
+    ----------
+    x0, y0
+        Map coordinates of the outer corner of the first pixel.
+    dx_col, dx_row, dy_col, dy_row
+        Steps of the map coordinates from a pixel to the next along the columns and rows.
+    """
+
+    x0: float
+    dx_col: float
+    dx_row: float
+    y0: float
+    dy_col: float
+    dy_row: float
+
+    @property
+    def is_rectilinear(self) -> bool:
+        """Whether columns run along x and rows along y."""
+        return self.dx_row == 0 and self.dy_col == 0
+
+    def scaled(self, columns: float, rows: float) -> Affine:
+        """The placement of an image whose pixels are so many times larger."""
+        return Affine(
+            self.x0,
+            self.dx_col * columns,
+            self.dx_row * rows,
+            self.y0,
+            self.dy_col * columns,
+            self.dy_row * rows,
+        )
+
+    def gdal(self) -> str:
+        """The form in which GDAL writes it: ``x0 dx_col dx_row y0 dy_col dy_row``."""
+        return " ".join(repr(float(value)) for value in vars(self).values())
+
+
+@dataclass(frozen=True)
+class Georeference:
+    """The placement of an image.
+
+    Attributes
+    ----------
+    affine
+        Pixels to map coordinates; None if only the coordinate reference system is known.
+    crs
+        CF grid mapping attributes; None if the system is unknown.
+    area_or_point
+        ``"Area"`` or ``"Point"``: what a pixel's value belongs to.
+    unknown_crs
+        Whether the file names an unknown coordinate reference system.
+    """
+
+    affine: Affine | None
+    crs: Mapping[str, Any] | None
+    area_or_point: str
+    unknown_crs: bool = False
+
+    def scaled(self, columns: float, rows: float) -> Georeference:
+        """The placement of an image of the same extent with larger pixels."""
+        affine = None if self.affine is None else self.affine.scaled(columns, rows)
+        return replace(self, affine=affine)
+
+    def coordinates(
+        self, n_rows: int, n_columns: int, y: str = "y", x: str = "x"
+    ) -> dict[str, VirtualArray]:
+        """Coordinate variables: pixel centres along `y` and `x`, and ``spatial_ref``.
+
+        A rotated image has no coordinates along its axes, and neither has one of more than
+        `Limits.coordinates` rows or columns; their ``GeoTransform`` is enough.
+        """
+        arrays = {SPATIAL_REF: _ZERO.with_changes(attrs=self._mapping())}
+        affine = self.affine
+        is_small = max(n_rows, n_columns) <= limits().coordinates
+        if affine is not None and affine.is_rectilinear and is_small:
+            degrees = (self.crs or {}).get("grid_mapping_name") == "latitude_longitude"
+            arrays[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", degrees)
+            arrays[y] = _pixel_centres(affine.y0, affine.dy_row, n_rows, y, "Y", degrees)
+        return arrays
+
+    def _mapping(self) -> dict[str, Any]:
+        attrs = dict(self.crs or {})
+        if self.affine is not None:
+            attrs["GeoTransform"] = self.affine.gdal()
+        return attrs
+
+
+def _pixel_centres(
+    start: float, step: float, n_pixels: int, dim: str, letter: str, degrees: bool
+) -> VirtualArray:
+    """Coordinate variable of one axis; files on the same grid, like a time series, share it."""
+    key = _pixel_centres, start, step, n_pixels, dim, letter, degrees
+    known: VirtualArray | None = FORMS.get(key)
+    if known is not None:
+        return known
+    centres = np.arange(n_pixels, dtype="f8")
+    centres += 0.5  # in place: an axis may be long
+    centres *= step
+    centres += start
+    axis = VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
+    FORMS.put(key, axis, 2000 + centres.nbytes)
+    return axis
+
+
+def _axis_attributes(letter: str, degrees: bool) -> dict[str, Any]:
+    """CF attributes of a horizontal coordinate."""
+    if degrees:
+        which, unit = ("longitude", "east") if letter == "X" else ("latitude", "north")
+        return {
+            "axis": letter,
+            "long_name": which,
+            "standard_name": which,
+            "units": f"degrees_{unit}",
+        }
+    name = letter.lower()
+    return {
+        "axis": letter,
+        "long_name": f"{name} coordinate of projection",
+        "standard_name": f"projection_{name}_coordinate",
+    }
+
+
+def mapped(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes that link a variable to its grid mapping; xarray makes it a coordinate."""
+    return {**attrs, "grid_mapping": SPATIAL_REF, "coordinates": SPATIAL_REF}
+
+
+def grid_mapping(crs: Any) -> dict[str, Any]:
+    """CF grid mapping attributes of a system of pyproj: its WKT, GDAL's name for it, and so on."""
+    attributes = crs.to_cf()
+    attributes["spatial_ref"] = attributes["crs_wkt"]
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in attributes.items()
+    }
