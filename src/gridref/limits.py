@@ -76,6 +76,11 @@ class Limits:
     header_bytes: int = 64 * 2**20
     """Bytes of the header; it is read whole, and a damaged length in it may reach far."""
 
+    # DMR++ documents
+
+    dmrpp_bytes: int = 2**27
+    """Bytes of the document, which is read whole; the XML takes several times as many in memory."""
+
     # Zarr stores and kerchunk references
 
     chunk_files: int = 2**26

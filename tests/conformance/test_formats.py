@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import InvalidRequestError
+from gridref.formats.dmrpp.scanner import DMRppScanner
 from gridref.formats.hdf4.scanner import HDF4Scanner
 from gridref.formats.hdf5.scanner import HDF5Scanner
 from gridref.formats.icechunk.scanner import IcechunkScanner
@@ -27,6 +28,7 @@ from gridref.formats.netcdf3.scanner import NetCDF3Scanner
 from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.formats.zarr.scanner import ZarrScanner
 from gridref.testing.formats import Sample, ScannerTests
+from tests.dmrpp_files import write_dmrpp
 from tests.hdf4_files import write_datasets
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")
@@ -115,6 +117,19 @@ class TestHDF4(ScannerTests):
     def write_sample(self, folder: Path) -> Sample:
         values = {"t": VALUES.astype("i4"), "u": (VALUES + 1).astype("f4")}
         return Sample(write_datasets(folder / "a.hdf", values, ("y", "x")), dict(values))
+
+
+class TestDMRpp(ScannerTests):
+    scanner = DMRppScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        with h5py.File(folder / "a.h5", "w") as file:
+            group = file.create_group("model")
+            group.create_dataset("t", data=VALUES, chunks=(16, 20), compression=4, shuffle=True)
+            file["plain"] = VALUES[0].astype("f8")
+        document = write_dmrpp(folder / "a.h5")
+        return Sample(document, {"model/t": VALUES, "plain": VALUES[0].astype("f8")})
 
 
 class TestZarr(ScannerTests):

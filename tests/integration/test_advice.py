@@ -520,7 +520,7 @@ TESTED_ELSEWHERE = {
         by="integration/test_scan_hdf4.py::test_other_compressions_are_refused_by_variable",
     ),
     **_all(
-        "formats/netcdf3/arrays.py",
+        "formats/damage.py",
         "on_unsupported='skip'",
         by="integration/test_scan_netcdf3.py::test_what_is_cut_off_is_named_and_can_be_left_out",
     ),

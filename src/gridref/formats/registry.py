@@ -30,6 +30,7 @@ from gridref.model.scan_report import Fate, Finding
 from gridref.plugins import Plugin, plugins
 
 if TYPE_CHECKING:
+    from gridref.formats.dmrpp.scanner import DMRppScanner
     from gridref.formats.hdf4.scanner import HDF4Scanner
     from gridref.formats.hdf5.scanner import HDF5Scanner
     from gridref.formats.icechunk.scanner import IcechunkScanner
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         ZarrScanner(),
         NetCDF3Scanner(),
         HDF4Scanner(),
+        DMRppScanner(),
     )
 
 
@@ -168,6 +170,7 @@ BUILT_IN = {
     "zarr": "gridref.formats.zarr.scanner:ZarrScanner",
     "netcdf3": "gridref.formats.netcdf3.scanner:NetCDF3Scanner",
     "hdf4": "gridref.formats.hdf4.scanner:HDF4Scanner",
+    "dmrpp": "gridref.formats.dmrpp.scanner:DMRppScanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }
 """gridref's own formats, in the order in which they are tried, before those of other packages.

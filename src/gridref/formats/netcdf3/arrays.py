@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import (
-    Message,
-    Option,
     Place,
     ScanError,
     SourceFormatError,
     UnsupportedFeatureError,
 )
 from gridref.formats.contiguous import contiguous_chunks, edge_policy, require_inside
+from gridref.formats.damage import all_refused
 from gridref.formats.netcdf3.header import Header, Variable, read_header
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile
@@ -66,7 +65,7 @@ def scan_netcdf3(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGr
             fate, reason = Fate.SKIPPED, error.reason
         findings.append(Finding(f"/{variable.name}", fate, reason, file.name))
     if refused and options.on_unsupported == "raise":
-        raise _one_of(refused)
+        raise all_refused(refused)
     used = {dim for array in arrays.values() for dim in array.dims}
     return VirtualGroup(
         arrays,
@@ -74,15 +73,6 @@ def scan_netcdf3(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGr
         report=ScanReport(tuple(findings)),
         unlimited_dims=frozenset(used & {header.record_dim}),
     )
-
-
-def _one_of(refused: list[ScanError]) -> ScanError:
-    """The first error, which says how many others there are and what leaves them out."""
-    first = refused[0]
-    if len(refused) > 1:
-        first.reason += f"; {len(refused) - 1} other variables are refused too"
-    first.reason += Message("; ", Option("on_unsupported", "skip"), " leaves out what is refused")
-    return first
 
 
 def array_of(

@@ -1,0 +1,445 @@
+"""The XML of a DMR++ document: groups, dimensions, types and attributes.
+
+`read_document` parses the bytes. `walk` gives the groups with their paths, and a `Scope` finds
+dimensions and enumerations by the names that variables use. `attributes_of` and `element_type_of`
+say what a variable's attributes and elements are. Where the values are is told in `storage`.
+
+Sources: DAP4 Specification, Volume 1, https://docs.opendap.org/index.php/DAP4:_Specification_Volume_1;
+DMR++ documentation of the BES, https://github.com/OPENDAP/bes (``modules/dmrpp_module``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.limits import beyond, limits
+from gridref.model.array import MAX_GROUP_DEPTH
+from gridref.model.encoding import Codec, bytes_codec
+from gridref.model.enumeration import CF_FLAGS, Enumeration
+
+DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"
+DMRPP = "{http://xml.opendap.org/dap/dmrpp/1.0.0#}"
+
+_MAX_BYTES = 1 << 62
+_NUMBERS = {
+    "Byte": "u1",
+    "UInt8": "u1",
+    "Int8": "i1",
+    "Int16": "i2",
+    "UInt16": "u2",
+    "Int32": "i4",
+    "UInt32": "u4",
+    "Int64": "i8",
+    "UInt64": "u8",
+    "Float32": "f4",
+    "Float64": "f8",
+}
+_TEXTS = ("String", "URL", "Url")
+_OTHERS = ("Enum", "Structure", "Sequence", "Opaque", "Char")
+VARIABLES = frozenset(DAP + name for name in (*_NUMBERS, *_TEXTS, *_OTHERS))
+"""Tags of variables."""
+_BYTE_ORDERS = {None: False, "LE": False, "BE": True}
+_PADDINGS = {"null_term": "terminated", "null_pad": "zeros", "space_pad": "spaces"}
+_MADE_UP_NAME = "NoNameEnum"
+"""How the writer names enumerations that have no name in the granule."""
+_ABOUT_THE_WRITER = "build_dmrpp_metadata"
+_OF_THE_ROOT = ("HDF5_GLOBAL", "NC_GLOBAL")
+_OF_UNLIMITED = ("DODS_EXTRA", "Unlimited_Dimension")
+
+
+# The XML, and its groups
+
+
+def read_document(data: bytes) -> ET.Element:
+    """Parse a document. A document type declaration is refused: its entities could expand.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is not the XML of a DAP4 dataset.
+    UnsupportedFeatureError
+        If it is larger than the limit.
+    """
+    if len(data) > limits().dmrpp_bytes:
+        raise UnsupportedFeatureError(beyond("dmrpp_bytes", f"the DMR++ has {len(data)} bytes"))
+    if b"<!DOCTYPE" in data or b"\0" in data:  # the latter would be another encoding of the former
+        raise SourceFormatError("the DMR++ declares a document type, which is not read")
+    try:
+        root = ET.fromstring(
+            data.replace(b'"https://xml.opendap.org/', b'"http://xml.opendap.org/')
+        )
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise SourceFormatError(f"the DMR++ is not XML: {error}") from error
+    if root.tag != f"{DAP}Dataset":
+        raise SourceFormatError("the DMR++ does not begin with a Dataset of DAP4")
+    return root
+
+
+def walk(group: ET.Element, path: str = "", depth: int = 0) -> Iterator[tuple[str, ET.Element]]:
+    """The path of each group and the group; the root has the path ``""``.
+
+    Raises
+    ------
+    SourceFormatError
+        For groups that are nested too deep, or without a proper name.
+    """
+    if depth > MAX_GROUP_DEPTH:
+        raise SourceFormatError(f"groups are nested more than {MAX_GROUP_DEPTH} deep")
+    yield path, group
+    for child in group.iterfind(f"{DAP}Group"):
+        name = child.get("name", "")
+        if not name or "/" in name:
+            raise SourceFormatError(f"a group in {path or '/'} has the name {name!r}")
+        yield from walk(child, f"{path}/{name}", depth + 1)
+
+
+@dataclass
+class Scope:
+    """Dimensions and enumerations by path, and names for the dimensions that have none."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    enumerations: dict[str, ET.Element] = field(default_factory=dict)
+    _n_phony: int = 0
+
+    @classmethod
+    def of(cls, root: ET.Element) -> Scope:
+        """Those of all groups.
+
+        Raises
+        ------
+        SourceFormatError
+            For a dimension without a size.
+        """
+        scope = cls()
+        for path, group in walk(root):
+            for child in group.iterfind(f"{DAP}Dimension"):
+                scope.sizes[f"{path}/{child.get('name')}"] = _size(child)
+            for child in group.iterfind(f"{DAP}Enumeration"):
+                scope.enumerations[f"{path}/{child.get('name')}"] = child
+        scope._n_phony = len(scope.sizes)
+        return scope
+
+    def shape(self, variable: ET.Element, path: str) -> tuple[int, ...]:
+        """Sizes of a variable's dimensions. `path` is that of its group.
+
+        Raises
+        ------
+        SourceFormatError
+            If one is not declared, or all together are impossibly large.
+        """
+        sizes: list[int] = []
+        for dim in variable.iterfind(f"{DAP}Dim"):
+            name = dim.get("name")
+            named = None if name is None else _found(self.sizes, name, path, "dimension")
+            sizes.append(_size(dim) if named is None else named)
+            if math.prod(max(1, size) for size in sizes) > _MAX_BYTES:
+                raise SourceFormatError(f"its shape is declared to be {tuple(sizes)}")
+        return tuple(sizes)
+
+    def names(
+        self, variables: Sequence[tuple[ET.Element, tuple[int, ...]]], path: str
+    ) -> list[tuple[str, ...]]:
+        """Names of the dimensions of variables of a group, given with their shapes.
+
+        Dimensions without a name are named as in scans of HDF5, which follow netCDF: those of one
+        size are one dimension, the declared one of this size where there is one.
+        """
+        given = [[dim.get("name") for dim in node.iterfind(f"{DAP}Dim")] for node, _ in variables]
+        needed: Counter[int] = Counter()
+        for names, (_, shape) in zip(given, variables, strict=True):
+            if not any(names):
+                needed |= Counter(shape)
+        alike: dict[int, list[str]] = {}
+        for declared, size in self.sizes.items():
+            if declared.rpartition("/")[0] == path:
+                alike.setdefault(size, []).append(declared.rpartition("/")[2])
+        for size, n_needed in needed.items():
+            for _ in range(len(alike.get(size, ())), n_needed):
+                alike.setdefault(size, []).append(f"phony_dim_{self._n_phony}")
+                self._n_phony += 1
+        found = []
+        for (variable, shape), names in zip(variables, given, strict=True):
+            free = {size: iter(alike.get(size, ())) for size in shape}
+            found.append(
+                tuple(
+                    next(free[size], f"{variable.get('name')}_axis_{axis}")
+                    if name is None
+                    else name.rpartition("/")[2]
+                    for axis, (name, size) in enumerate(zip(names, shape, strict=True))
+                )
+            )
+        return found
+
+    def enumeration(self, variable: ET.Element, path: str) -> ET.Element:
+        """The declaration of the enumeration of a variable in the group `path`."""
+        return _found(self.enumerations, variable.get("enum", ""), path, "enumeration")
+
+
+def _found[T](known: Mapping[str, T], name: str, path: str, what: str) -> T:
+    """What an absolute name means, or a relative one in a group or in one above it."""
+    if name.startswith("/"):
+        candidates = [name]
+    else:
+        parts = path.split("/")
+        candidates = ["/".join((*parts[:end], name)) for end in range(len(parts), 0, -1)]
+    for candidate in candidates:
+        if candidate in known:
+            return known[candidate]
+    raise SourceFormatError(f"the {what} {name!r} is not declared")
+
+
+def _size(dim: ET.Element) -> int:
+    return integer(dim.get("size"), "the size of a dimension")
+
+
+def integer(text: str | None, what: str) -> int:
+    """A number that is not negative and below 2**62.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is something else.
+    """
+    if text is None or not re.fullmatch(r"[0-9]{1,19}", text) or int(text) >= _MAX_BYTES:
+        raise SourceFormatError(f"{what} is {text!r}")
+    return int(text)
+
+
+# Attributes
+
+
+@dataclass
+class Attributes:
+    """Attributes of a variable or a group.
+
+    Attributes
+    ----------
+    public
+        Values by name: texts and numbers, or lists of texts and arrays of numbers.
+    unlimited
+        Names of dimensions that are said to be unlimited.
+    left_out
+        Why an attribute is left out, by its name.
+    """
+
+    public: dict[str, Any] = field(default_factory=dict)
+    unlimited: frozenset[str] = frozenset()
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def attributes_of(owner: ET.Element) -> Attributes:
+    """Attributes of a variable or a group; those of a container are left out."""
+    found = Attributes()
+    _take(owner, found)
+    return found
+
+
+def _take(owner: ET.Element, found: Attributes) -> None:
+    for each in owner.iterfind(f"{DAP}Attribute"):
+        name, kind = each.get("name", ""), each.get("type", "")
+        if kind != "Container":
+            try:
+                found.public[name] = _value(each, kind)
+            except (SourceFormatError, ValueError, OverflowError) as error:
+                found.left_out[name] = f"it cannot be read: {error}"
+        elif name in _OF_THE_ROOT:
+            _take(each, found)
+        elif name == _OF_UNLIMITED[0]:
+            inner = attributes_of(each).public.get(_OF_UNLIMITED[1], "")
+            texts = inner if isinstance(inner, list) else str(inner).split()
+            found.unlimited |= frozenset(texts)
+        elif name != _ABOUT_THE_WRITER:
+            found.left_out[name] = "it is a container of other attributes"
+
+
+def _value(attribute: ET.Element, kind: str) -> Any:
+    values = attribute.findall(f"{DAP}Value")
+    texts = [each.get("value", each.text or "") for each in values]
+    if kind in _TEXTS:
+        return texts if len(texts) > 1 else "".join(texts)
+    if kind not in _NUMBERS:
+        raise SourceFormatError(f"its type is {kind!r}")
+    dtype = np.dtype(_NUMBERS[kind])
+    numbers = np.array([number(text, dtype) for text in texts], dtype)
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def number(text: str, dtype: np.dtype[Any]) -> Any:
+    """A number of a dtype, from its decimal digits.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or not one of this dtype.
+    """
+    text = text.strip()
+    if "_" in text or not text.isascii():  # Python would take these
+        raise ValueError(f"{text[:40]!r} is no number")
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return dtype.type(float(text))
+    value = int(text)
+    if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise ValueError(f"{text[:40]!r} is no {dtype}")
+    return dtype.type(value)
+
+
+# Types
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """The elements of a variable.
+
+    Attributes
+    ----------
+    dtype
+        In native byte order; ``StringDType`` where the document has the texts themselves.
+    codecs
+        The codec chain up to the bytes to which filters are applied.
+    flags
+        Attributes with the names of an enumeration.
+    enumeration
+        The enumeration, if it has a name.
+    is_big_endian
+        Whether the document says so.
+    """
+
+    dtype: np.dtype[Any]
+    codecs: tuple[Codec, ...]
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    enumeration: Enumeration | None = None
+    is_big_endian: bool = False
+
+
+def element_type_of(variable: ET.Element, path: str, scope: Scope) -> ElementType:
+    """Describe the elements of a variable in the group `path`.
+
+    Numbers whose byte order is not stated are little-endian, as Hyrax reads them on its servers.
+
+    Raises
+    ------
+    SourceFormatError
+        If the document contradicts itself.
+    UnsupportedFeatureError
+        For types that have no dtype here.
+    """
+    chunks = variable.find(f"{DMRPP}chunks")
+    order = None if chunks is None else chunks.get("byteOrder")
+    if order not in _BYTE_ORDERS:
+        raise UnsupportedFeatureError(f"the byte order {order!r} is not known")
+    big = _BYTE_ORDERS[order]
+    kind = variable.tag.removeprefix(DAP)
+    if kind in _TEXTS:
+        return _text_type(variable, math.prod(scope.shape(variable, path)) == 1)
+    if kind == "Enum":
+        return _enum_type(scope.enumeration(variable, path), big)
+    if kind == "Structure":
+        offsets = "" if chunks is None else chunks.get("structOffset", "")
+        dtype = _struct(variable, path, scope, offsets)
+    else:
+        dtype = _plain(kind)
+    return ElementType(dtype, (bytes_codec(dtype, big_endian=big),), is_big_endian=big)
+
+
+def _plain(kind: str) -> np.dtype[Any]:
+    if kind not in _NUMBERS:
+        raise UnsupportedFeatureError(f"elements of the DAP4 type {kind} are not read")
+    return np.dtype(_NUMBERS[kind])
+
+
+def _text_type(variable: ET.Element, is_single: bool) -> ElementType:
+    """Texts of a fixed number of bytes. Texts of a variable length are in the document itself."""
+    fixed = variable.find(f"{DMRPP}FixedLengthStringArray")
+    if fixed is not None:
+        n_bytes = integer(fixed.get("string_length"), "the length of its strings")
+        padding = _PADDINGS.get(fixed.get("pad", ""), "")
+        if not padding or not n_bytes:
+            raise UnsupportedFeatureError(
+                f"strings of {n_bytes} bytes, padded by {fixed.get('pad')!r}, are not read"
+            )
+        return _fixed_text(n_bytes, padding)
+    places = [each.get("nBytes") for each in variable.iter(f"{DMRPP}chunk")]
+    if len(places) == 1 and is_single:
+        return _fixed_text(_bytes_of_text(places[0]), "terminated")
+    return ElementType(np.dtype(np.dtypes.StringDType()), (Codec("vlen-utf8"),))
+
+
+_POINTER_BYTES = 16
+"""A string of variable length is such a pointer in the granule: size, address and index."""
+
+
+def _bytes_of_text(text: str | None) -> int:
+    n_bytes = integer(text, "the number of bytes of its string")
+    if n_bytes in (0, _POINTER_BYTES):
+        raise UnsupportedFeatureError(
+            f"its {n_bytes} bytes may be a string, or a pointer to one of variable length"
+        )
+    return n_bytes
+
+
+def _fixed_text(n_bytes: int, padding: str) -> ElementType:
+    if n_bytes > limits().element_bytes:
+        raise UnsupportedFeatureError(beyond("element_bytes", f"elements of {n_bytes} bytes"))
+    codecs: tuple[Codec, ...] = (Codec("bytes"),)
+    if padding != "zeros" and (n_bytes, padding) != (1, "terminated"):
+        codecs = (Codec.of("gridref.hdf5_string", padding=padding), *codecs)
+    return ElementType(np.dtype(f"S{n_bytes}"), codecs)
+
+
+def _enum_type(declared: ET.Element, big: bool) -> ElementType:
+    """Integers with names; those of h5py's booleans are booleans."""
+    dtype = _plain(declared.get("basetype", ""))
+    if dtype.kind not in "iu":
+        raise UnsupportedFeatureError(f"enumerations of {dtype} are not read")
+    members = {}
+    for each in declared.iterfind(f"{DAP}EnumConst"):
+        try:
+            members[each.get("name", "")] = int(number(each.get("value", ""), dtype))
+        except ValueError as error:
+            raise SourceFormatError(f"its enumeration has a member that {error}") from error
+    if dtype == np.int8 and members == {"FALSE": 0, "TRUE": 1}:
+        return ElementType(np.dtype(bool), (bytes_codec(np.dtype(bool)),))
+    ordered = sorted(members.items(), key=lambda member: member[1])
+    meanings = " ".join(name.replace(" ", "_") for name, _ in ordered)
+    values = np.array([value for _, value in ordered], dtype)
+    name = declared.get("name", "")
+    named = name and not name.startswith(_MADE_UP_NAME)
+    return ElementType(
+        dtype,
+        (bytes_codec(dtype, big_endian=big),),
+        dict(zip(CF_FLAGS, (values, meanings), strict=True)) if members else {},
+        Enumeration(name, tuple(members.items())) if named else None,
+        big,
+    )
+
+
+def _struct(variable: ET.Element, path: str, scope: Scope, offsets: str) -> np.dtype[Any]:
+    """A structured dtype; without offsets, members follow each other."""
+    names, formats = [], []
+    for member in variable:
+        if member.tag not in VARIABLES:
+            continue
+        names.append(member.get("name", ""))
+        dtype = _plain(member.tag.removeprefix(DAP))
+        shape = scope.shape(member, path)
+        formats.append(np.dtype((dtype, shape)) if shape else dtype)
+    if not offsets:
+        return np.dtype(list(zip(names, formats, strict=True)))
+    numbers = [integer(text, "an offset of its members") for text in offsets.split()]
+    if len(numbers) != len(names):
+        raise SourceFormatError(f"its {len(names)} members are at the offsets {offsets!r}")
+    starts, size = [0, *numbers[:-1]], numbers[-1]
+    stops = [start + each.itemsize for start, each in zip(starts, formats, strict=True)]
+    if any(stop > after for stop, after in zip(stops, numbers, strict=True)):
+        raise SourceFormatError(f"its members overlap at the offsets {offsets!r}")
+    return np.dtype({"names": names, "formats": formats, "offsets": starts, "itemsize": size})

@@ -1,0 +1,561 @@
+"""Where the values of a variable are, by the elements of the ``dmrpp`` namespace.
+
+`stored_values` takes a variable and returns its encoding and chunks: byte ranges of the granule, or
+values that the document itself holds (compact and missing data, texts of variable length). What
+no chunk holds reads as the fill value, where the document states it with all its digits.
+
+Source: DMR++ documentation of the BES, https://github.com/OPENDAP/bes (``modules/dmrpp_module``).
+It leaves open what ``DMZ.cc``, ``vlsa_util.cc`` and ``build_dmrpp_util.cc`` there settle: documents
+without ``dmrpp:version`` list filters in any order, and bit i of ``fm`` is the i-th filter.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.contiguous import contiguous_chunks, edge_policy, require_inside
+from gridref.formats.dmrpp.document import DAP, DMRPP, ElementType, integer, number
+from gridref.formats.hdf5.chunk_index import ChunkTable, numbers_inside
+from gridref.formats.hdf5.filters import Filter, filter_codecs
+from gridref.formats.hdf5.storage import chunks_between
+from gridref.limits import beyond, limits
+from gridref.model.array import zero_of
+from gridref.model.encoding import Codec, Encoding, bytes_codec, shared_encoding
+from gridref.model.grid import chunk_counts, chunk_runs
+from gridref.model.manifest import ChunkManifest, Source
+
+_MAX_OFFSET = 1 << 48
+_MAX_CHUNK_BYTES = 1 << 32
+_MAX_MASK = (1 << 32) - 1
+_FILTERS = {"deflate": 1, "shuffle": 2, "fletcher32": 3, "zstd": 32015}
+"""Names of filters that need no parameters, and their registered numbers."""
+_OLD_ORDER = ("shuffle", "deflate", "fletcher32")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The values of a variable.
+
+    Attributes
+    ----------
+    chunks
+        The encoding of chunks, and their places; None if nothing is stored.
+    fill
+        What is in no chunk reads as this.
+    inlined
+        Why its values are kept in the references, if they are.
+    """
+
+    chunks: tuple[Encoding, ChunkManifest] | None
+    fill: Any
+    inlined: str = ""
+
+
+@dataclass
+class Granule:
+    """What the variables of a document share.
+
+    Attributes
+    ----------
+    source
+        Finds the file that an address in the document means; None is the document's own granule.
+    has_version
+        Whether the document states the version of its writer.
+    max_chunk_bytes, max_inline_bytes
+        As in `gridref.formats.ScanOptions`.
+    n_rows
+        Rows of all manifests so far.
+    """
+
+    source: Callable[[str | None], Source]
+    has_version: bool
+    max_chunk_bytes: int
+    max_inline_bytes: int
+    n_rows: int = field(default=0)
+
+    def count(self, n_rows: int) -> None:
+        """Count rows of another manifest.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If all together are beyond the limit.
+        """
+        if self.n_rows + n_rows > limits().chunk_rows:
+            what = f"the variables so far have {self.n_rows + n_rows} chunks"
+            raise UnsupportedFeatureError(beyond("chunk_rows", what))
+        self.n_rows += n_rows
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable, as far as its values are concerned.
+
+    Attributes
+    ----------
+    node
+        Its XML.
+    shape
+        Sizes of its dimensions.
+    element
+        What its elements are.
+    attrs
+        Its attributes.
+    """
+
+    node: ET.Element
+    shape: tuple[int, ...]
+    element: ElementType
+    attrs: Mapping[str, Any]
+
+    @property
+    def n_bytes(self) -> int:
+        return math.prod(self.shape) * self.element.dtype.itemsize
+
+
+def stored_values(variable: Variable, granule: Granule) -> Stored:
+    """Find the values of a variable.
+
+    Raises
+    ------
+    SourceFormatError
+        If the document contradicts itself.
+    UnsupportedFeatureError
+        If they cannot be referenced.
+    """
+    children = {node.tag.removeprefix(DMRPP): node for node in variable.node if _is_dmrpp(node)}
+    children.pop("FixedLengthStringArray", None)
+    chunks = children.pop("chunks", None)
+    if len(children) > 1 or (chunks is not None and len(chunks) and children):
+        raise SourceFormatError("its values are said to be at several places")
+    for name, node in children.items():
+        if name == "chunk":
+            return _in_granule(variable, [node], {}, granule)
+        if name not in _INLINE:
+            raise UnsupportedFeatureError(f"values in dmrpp:{name} are not read")
+        fill = _fill(variable, chunks, any_missing=False)
+        return Stored(_INLINE[name](variable, node, granule), fill, _WHY_INLINE[name])
+    if chunks is None:
+        raise UnsupportedFeatureError("the DMR++ does not say where its values are")
+    return _in_granule(variable, list(chunks), chunks.attrib, granule)
+
+
+def _is_dmrpp(node: ET.Element) -> bool:
+    return isinstance(node.tag, str) and node.tag.startswith(DMRPP)
+
+
+# Byte ranges of the granule
+
+
+def _in_granule(
+    variable: Variable, nodes: Sequence[ET.Element], about: Mapping[str, str], granule: Granule
+) -> Stored:
+    by_tag: dict[str, list[ET.Element]] = {}
+    for node in nodes:
+        by_tag.setdefault(node.tag, []).append(node)
+    lengths = by_tag.pop(f"{DMRPP}chunkDimensionSizes", [])
+    places = _Places.of(by_tag.pop(f"{DMRPP}chunk", []))
+    blocks = _Places.of(by_tag.pop(f"{DMRPP}block", []))
+    if by_tag or about.get("LBChunk") == "true" or places.is_linked:
+        raise UnsupportedFeatureError("chunks of several linked blocks are not read")
+    filters = _filters(about, granule.has_version, variable.element.dtype.itemsize)
+    if 0 in variable.shape or not (places.n or blocks.n):
+        return Stored(None, _fill(variable, about, any_missing=0 not in variable.shape))
+    if variable.element.dtype.kind == "T":
+        raise UnsupportedFeatureError("strings of variable length are pointers in the granule")
+    if blocks.n:
+        chunks = _in_blocks(variable, blocks, filters, granule)
+    elif lengths:
+        sizes = (lengths[0].text or "").split()
+        chunk_shape = tuple(_integers(sizes, "a size").tolist())
+        chunks = _in_chunks(variable, places, chunk_shape, filters, granule)
+    elif filters:
+        chunks = _in_chunks(
+            variable, places.at_origin(variable.shape), variable.shape, filters, granule
+        )
+    else:
+        chunks = _contiguous(variable, places, granule)
+    any_missing = bool((chunks[1].state == 0).any())
+    return Stored(chunks, _fill(variable, about, any_missing=any_missing))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Columns of the attributes of chunks or blocks."""
+
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    position: list[str]
+    href: list[str | None]
+    mask: NDArray[np.int64] | None
+    is_linked: bool = False
+
+    @classmethod
+    def of(cls, nodes: Sequence[ET.Element]) -> _Places:
+        """Raises SourceFormatError for numbers that are none."""
+        rows = [node.attrib for node in nodes]
+        masks = [row.get("fm", "0") for row in rows]
+        offset = _integers([row.get("offset", "") for row in rows], "offset")
+        length = _integers([row.get("nBytes", "") for row in rows], "nBytes")
+        if ((offset + length) > _MAX_OFFSET).any() or (length == 0).any():
+            raise SourceFormatError("it has chunks without bytes, or where no file has bytes")
+        mask = _integers(masks, "fm") if set(masks) - {"0"} else None
+        if mask is not None and mask.max() > _MAX_MASK:
+            raise SourceFormatError(f"it has the filter mask {mask.max()}")
+        return cls(
+            offset,
+            length,
+            [row.get("chunkPositionInArray", "") for row in rows],
+            [row.get("href") for row in rows],
+            mask,
+            any("LinkedBlockIndex" in row for row in rows),
+        )
+
+    @property
+    def n(self) -> int:
+        return len(self.offset)
+
+    def at_origin(self, shape: tuple[int, ...]) -> _Places:
+        """The same, for one chunk that holds a whole array."""
+        if self.n > 1:
+            raise SourceFormatError(f"it has {self.n} chunks, whose shape is not stated")
+        origin = f"[{','.join('0' for _ in shape)}]"
+        return _Places(self.offset, self.length, [origin], self.href, self.mask)
+
+    def coords(self, rank: int) -> NDArray[np.int64]:
+        """First element of each chunk, (n, rank)."""
+        joined = "".join(self.position)
+        plain = r"(\[[0-9]{1,18}(,[0-9]{1,18})*\])+" if rank else r"(\[\])+"
+        commas = {position.count(",") for position in self.position}
+        starts = joined.count("[")
+        if starts != self.n or commas != {max(0, rank - 1)} or not re.fullmatch(plain, joined):
+            raise SourceFormatError("the position of a chunk has not a number for each dimension")
+        texts = joined[1:-1].replace("][", ",").split(",") if rank else []
+        return np.array(list(map(int, texts)), np.int64).reshape(self.n, rank)
+
+    def sources(self, granule: Granule) -> tuple[tuple[Source, ...], NDArray[np.int32]]:
+        """The files, and the number of the file of each place."""
+        hrefs = list(dict.fromkeys(self.href))
+        sources = list(dict.fromkeys(map(granule.source, hrefs)))
+        numbers = {href: sources.index(granule.source(href)) for href in hrefs}
+        which = np.array([numbers[href] for href in self.href], np.int32)
+        for at, source in enumerate(sources):
+            own = which == at
+            stops = (self.offset + self.length)[own]
+            last = int(stops.argmax())
+            require_inside(source, int(self.offset[own][last]), int(stops[last]))
+        return tuple(sources), which
+
+
+def _integers(texts: Sequence[str], what: str) -> NDArray[np.int64]:
+    joined = ",".join(texts)
+    if texts and not re.fullmatch(r"[0-9]{1,18}(,[0-9]{1,18})*", joined):
+        wrong = next(text for text in texts if not re.fullmatch(r"[0-9]{1,18}", text))
+        raise SourceFormatError(f"{what} of a chunk is {wrong[:40]!r}")
+    return np.array(list(map(int, texts)), np.int64)
+
+
+def _filters(about: Mapping[str, str], has_version: bool, itemsize: int) -> tuple[Codec, ...]:
+    """The codecs of the filters. Writers without a version listed them in any order."""
+    names = about.get("compressionType", "").split()
+    unknown = [name for name in names if name not in _FILTERS]
+    if unknown:
+        raise UnsupportedFeatureError(f"the filter {unknown[0]!r} cannot be decoded")
+    if not has_version and sorted(names) == sorted(set(names)) and set(names) <= set(_OLD_ORDER):
+        names = [name for name in _OLD_ORDER if name in names]
+    values = {"shuffle": (itemsize,)}
+    return filter_codecs(tuple(Filter(_FILTERS[n], n, values.get(n, ())) for n in names))
+
+
+def _in_chunks(
+    variable: Variable,
+    places: _Places,
+    chunk_shape: tuple[int, ...],
+    filters: tuple[Codec, ...],
+    granule: Granule,
+) -> tuple[Encoding, ChunkManifest]:
+    shape, element = variable.shape, variable.element
+    if len(chunk_shape) != len(shape) or 0 in chunk_shape:
+        raise SourceFormatError(f"its chunks of shape {chunk_shape} do not fit its shape {shape}")
+    chunk_bytes = math.prod(chunk_shape) * element.dtype.itemsize
+    if chunk_bytes > _MAX_CHUNK_BYTES:
+        raise UnsupportedFeatureError(f"its chunks of shape {chunk_shape} have {chunk_bytes} bytes")
+    if not filters and (places.length != chunk_bytes).any():
+        raise SourceFormatError(f"its chunks of {chunk_bytes} bytes are said to have others")
+    coords, rest = np.divmod(places.coords(len(shape)), np.array(chunk_shape, np.int64))
+    grid = chunk_counts(shape, chunk_shape)
+    numbers = numbers_inside(coords.T, grid) if shape else np.zeros(places.n, np.int64)
+    if rest.any() or (numbers < 0).any() or len(np.unique(numbers)) < places.n:
+        raise SourceFormatError("its chunks are not at places of the grid, each at one")
+    sources, which = places.sources(granule)
+    mask = None if places.mask is None else places.mask.astype(np.uint32)
+    table = ChunkTable(grid, numbers, places.offset, places.length, mask)
+    granule.count(table.n_chunks)
+    manifest = table.to_manifest(sources[0])
+    if len(sources) > 1:
+        column = np.zeros(table.n_chunks, np.int32)
+        column[numbers] = which
+        manifest = ChunkManifest(**{**vars(manifest), "sources": sources, "source": column})
+    return shared_encoding(chunk_shape, element.dtype, (*element.codecs, *filters)), manifest
+
+
+def _contiguous(
+    variable: Variable, places: _Places, granule: Granule
+) -> tuple[Encoding, ChunkManifest]:
+    shape, element = variable.shape, variable.element
+    if places.n > 1:
+        raise SourceFormatError(f"it has {places.n} chunks, whose shape is not stated")
+    _require_all(variable, int(places.length[0]))
+    granule.count(variable.n_bytes // granule.max_chunk_bytes + 1)
+    (source,), _ = places.sources(granule)
+    chunk_shape, manifest = contiguous_chunks(
+        shape, element.dtype.itemsize, source, int(places.offset[0]), granule.max_chunk_bytes
+    )
+    edge = edge_policy(shape, chunk_shape)
+    return shared_encoding(chunk_shape, element.dtype, element.codecs, edge), manifest
+
+
+def _in_blocks(
+    variable: Variable, blocks: _Places, filters: tuple[Codec, ...], granule: Granule
+) -> tuple[Encoding, ChunkManifest]:
+    """Contiguous data in several pieces, cut so that no chunk is in two of them."""
+    shape, element = variable.shape, variable.element
+    if filters:
+        raise UnsupportedFeatureError("compressed data in several linked blocks are not read")
+    _require_all(variable, int(blocks.length.sum()))
+    first = np.cumsum(blocks.length) - blocks.length
+    chunk_shape = chunks_between(
+        shape, element.dtype.itemsize, first[1:].tolist(), granule.max_chunk_bytes
+    )
+    if chunk_shape is None:
+        raise UnsupportedFeatureError("its linked blocks begin inside of elements")
+    granule.count(math.prod(chunk_counts(shape, chunk_shape)))
+    sources, which = blocks.sources(granule)
+    start, count = (each * element.dtype.itemsize for each in chunk_runs(shape, chunk_shape))
+    block = np.searchsorted(first, start, side="right") - 1
+    manifest = ChunkManifest.from_columns(
+        sources,
+        source=which[block],
+        offset=blocks.offset[block] + start - first[block],
+        length=count,
+    )
+    edge = edge_policy(shape, chunk_shape)
+    return shared_encoding(chunk_shape, element.dtype, element.codecs, edge), manifest
+
+
+def _require_all(variable: Variable, n_bytes: int) -> None:
+    if n_bytes != variable.n_bytes:
+        raise SourceFormatError(f"its {variable.n_bytes} bytes are said to be {n_bytes}")
+
+
+# Values in the document itself
+
+
+def _compact(
+    variable: Variable, node: ET.Element, granule: Granule
+) -> tuple[Encoding, ChunkManifest]:
+    raw = _from_base64(node, granule)
+    if variable.element.dtype.kind == "T":  # of fixed or variable length: both look the same
+        if math.prod(variable.shape) != 1:
+            raise UnsupportedFeatureError("the length of its strings is not stated")
+        return _texts(variable, [raw.partition(b"\0")[0]], granule)
+    return _one_chunk(variable, raw, granule)
+
+
+def _missing_data(
+    variable: Variable, node: ET.Element, granule: Granule
+) -> tuple[Encoding, ChunkManifest]:
+    """Values that the writer worked out: compressed, unless it is only one."""
+    element = variable.element
+    if element.dtype.kind in "TSV":
+        raise UnsupportedFeatureError("missing data that are no numbers are not read")
+    _check_size(variable.n_bytes, granule)
+    raw = _from_base64(node, granule)
+    if math.prod(variable.shape) != 1:
+        raw = _inflated(raw, variable.n_bytes)
+    return _one_chunk(variable, raw, granule, (bytes_codec(element.dtype),))
+
+
+def _texts_of_variable_length(
+    variable: Variable, node: ET.Element, granule: Granule
+) -> tuple[Encoding, ChunkManifest]:
+    if variable.element.dtype.kind != "T":
+        raise SourceFormatError("it has texts, but its type is another one")
+    n_texts = math.prod(variable.shape)
+    _check_size(4 * n_texts, granule)
+    texts: list[bytes] = []
+    for each in node.iterfind(f"{DAP}v"):
+        count = integer(each.get("c", "1"), "the number of equal texts")
+        if len(texts) + count > n_texts:
+            raise SourceFormatError(f"it has more than {n_texts} texts")
+        text, size = (each.text or "").encode(), each.get("s")
+        if size is not None:
+            n_bytes = integer(size, "the size of a text")
+            _check_size(n_bytes, granule)
+            text = _inflated(_from_base64(each, granule), n_bytes)
+        texts += [text] * count
+    if len(texts) != n_texts:
+        raise SourceFormatError(f"it has {len(texts)} of {n_texts} texts")
+    return _texts(variable, texts, granule)
+
+
+_INLINE = {
+    "compact": _compact,
+    "missingdata": _missing_data,
+    "vlsa": _texts_of_variable_length,
+}
+_WHY_INLINE = {
+    "compact": "compact data, which the DMR++ holds",
+    "missingdata": "values that the DMR++ holds",
+    "vlsa": "strings of variable length, which the DMR++ holds",
+}
+
+
+def _texts(
+    variable: Variable, texts: Sequence[bytes], granule: Granule
+) -> tuple[Encoding, ChunkManifest]:
+    _check_size(4 * len(texts) + sum(map(len, texts)), granule)
+    parts = [struct.pack("<I", len(texts))]
+    for text in texts:
+        try:
+            text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UnsupportedFeatureError(f"a text is not UTF-8: {text[:40]!r}") from error
+        parts += (struct.pack("<I", len(text)), text)
+    return _as_chunk(variable, b"".join(parts), granule, (Codec("vlen-utf8"),))
+
+
+def _one_chunk(
+    variable: Variable, raw: bytes, granule: Granule, codecs: tuple[Codec, ...] = ()
+) -> tuple[Encoding, ChunkManifest]:
+    _require_all(variable, len(raw))
+    return _as_chunk(variable, raw, granule, codecs or variable.element.codecs)
+
+
+def _as_chunk(
+    variable: Variable, raw: bytes, granule: Granule, codecs: tuple[Codec, ...]
+) -> tuple[Encoding, ChunkManifest]:
+    granule.count(1)
+    shape = tuple(max(1, extent) for extent in variable.shape)
+    return shared_encoding(shape, variable.element.dtype, codecs), ChunkManifest.from_inline([raw])
+
+
+def _from_base64(node: ET.Element, granule: Granule) -> bytes:
+    text = "".join((node.text or "").split())
+    _check_size(len(text) // 4 * 3, granule)
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise SourceFormatError(f"its values are not base64: {error}") from error
+
+
+def _inflated(raw: bytes, n_bytes: int) -> bytes:
+    decoder = zlib.decompressobj()
+    try:
+        data = decoder.decompress(raw, n_bytes + 1)
+    except zlib.error as error:
+        raise SourceFormatError(f"its values cannot be inflated: {error}") from error
+    if len(data) != n_bytes or not decoder.eof:
+        raise SourceFormatError(f"its values are no stream of {n_bytes} bytes")
+    return data
+
+
+def _check_size(n_bytes: int, granule: Granule) -> None:
+    if n_bytes > granule.max_inline_bytes:
+        raise UnsupportedFeatureError(
+            f"the DMR++ holds {n_bytes} bytes of its values, which would be kept in the references;"
+            f" raise max_inline_bytes (now {granule.max_inline_bytes}) to keep them"
+        )
+
+
+# Fill values
+
+_UNKNOWN_FILL = "unsupported-"
+_DIGITS = 6
+"""The writer prints so many significant digits of floats."""
+_NETCDF_FILL = "9.96921e+36"
+"""How it prints netCDF's default fill value of floats."""
+_NETCDF_FLOAT = 9.969209968386869e36
+
+
+def _fill(
+    variable: Variable, about: Mapping[str, str] | ET.Element | None, *, any_missing: bool
+) -> Any:
+    """The fill value of a variable; zero if it is not known and nothing reads as it.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If something reads as it, and it is not known.
+    """
+    text = None if about is None else about.get("fillValue")
+    dtype, attribute = variable.element.dtype, variable.attrs.get("_FillValue")
+    own = attribute if getattr(attribute, "dtype", None) == dtype else None
+    try:
+        known, is_exact = _parsed(text, dtype, own)
+    except (ValueError, UnicodeEncodeError) as error:
+        known, is_exact = None, False
+        reason = f"its fill value {text!r} cannot be read ({error})"
+    else:
+        reason = (
+            "its fill value is not stated"
+            if text is None
+            else f"its fill value {text!r} may be rounded"
+        )
+    if any_missing and not is_exact:
+        raise UnsupportedFeatureError(f"it has chunks that the granule does not hold, and {reason}")
+    return zero_of(dtype) if known is None else known
+
+
+def _parsed(text: str | None, dtype: np.dtype[Any], own: Any) -> tuple[Any, bool]:
+    """A fill value, and whether it is exact. The attribute has more digits where it is the same."""
+    if text is None or text.startswith(_UNKNOWN_FILL):
+        return own, own is not None and text is None
+    if dtype.kind == "T":
+        return text, True
+    if dtype.kind == "S":
+        raw = text.encode("latin-1")
+        if len(raw) > dtype.itemsize:
+            raise ValueError(f"it is longer than {dtype.itemsize} bytes")
+        return np.bytes_(raw), True
+    if dtype.names is None:
+        return _number(text, dtype, own)
+    words = text.split()
+    value = np.zeros((), dtype)
+    if words == ["0"]:
+        return value[()], True
+    exact = True
+    for name in dtype.names:
+        base, shape = dtype[name].base, dtype[name].shape
+        taken, words = words[: math.prod(shape)], words[math.prod(shape) :]
+        each = [_number(word, base, None) for word in taken]
+        value[name] = np.array([number for number, _ in each], base).reshape(shape)
+        exact &= all(is_exact for _, is_exact in each)
+    return value[()], exact
+
+
+def _number(text: str, dtype: np.dtype[Any], own: Any) -> tuple[Any, bool]:
+    if dtype.kind == "b":
+        return np.bool_(int(text)), True
+    value = number(text, dtype)
+    if dtype.kind != "f":
+        return value, True
+    if own is not None and f"{own:.{_DIGITS}g}" == f"{value:.{_DIGITS}g}":
+        return own, True
+    if text == _NETCDF_FILL:
+        return dtype.type(_NETCDF_FLOAT), True
+    digits = text.lower().partition("e")[0].strip("+-").replace(".", "").strip("0")
+    return value, len(digits) < _DIGITS
