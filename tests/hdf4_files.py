@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,15 @@ from pyhdf import _hdfext
 from pyhdf.SD import SD, SDC
 
 __all__ = [
+    "TILE_METRES",
     "TYPES",
     "library_values",
+    "modis_tile",
     "set_chunks",
     "set_external",
     "write_bytes",
     "write_datasets",
+    "write_structures",
 ]
 
 _LIBRARY = ctypes.CDLL(_hdfext.__file__)
@@ -88,6 +92,93 @@ def write_datasets(
         dataset.endaccess()
     file.end()
     return path
+
+
+SINUSOIDAL = {
+    "Projection": "GCTP_SNSOID",
+    "ProjParams": "(6371007.181000,0,0,0,0,0,0,0,0,0,0,0,0)",
+    "SphereCode": "-1",
+}
+"""The projection of MODIS."""
+TILE_METRES = 1111950.519667
+
+
+def modis_tile(horizontal: int, vertical: int) -> dict[str, str]:
+    """The entries of a grid that is a tile of MODIS."""
+    left, top = (horizontal - 18) * TILE_METRES, (9 - vertical) * TILE_METRES
+    return {
+        "UpperLeftPointMtrs": f"({left:.6f},{top:.6f})",
+        "LowerRightMtrs": f"({left + TILE_METRES:.6f},{top - TILE_METRES:.6f})",
+        **SINUSOIDAL,
+        "GridOrigin": "HDFE_GD_UL",
+    }
+
+
+def write_structures(
+    path: Path,
+    structures: Mapping[str, Mapping[str, Any]],
+    *,
+    deflate: int = 0,
+    chunks: Sequence[int] = (),
+    attrs: Mapping[str, Any] = MappingProxyType({}),
+) -> Path:
+    """Write grids and swaths of HDF-EOS2.
+
+    Each has ``fields``, by name dimensions and values; a grid has other entries in ODL besides. A
+    structure whose fields have the dimension ``XDim`` is a grid.
+    """
+    file = SD(str(path), SDC.WRITE | SDC.CREATE | SDC.TRUNC)
+    listed: dict[str, list[str]] = {"Swath": [], "Grid": []}
+    for name, structure in structures.items():
+        fields = structure["fields"]
+        kind = "Grid" if any("XDim" in dims for dims, _ in fields.values()) else "Swath"
+        listed[kind].append(_in_odl(kind, name, structure, len(listed[kind]) + 1))
+        for field, (dims, values) in fields.items():
+            dataset = file.create(field, TYPES[values.dtype.str[1:]], values.shape)
+            for axis, dim in enumerate(dims):
+                dataset.dim(axis).setname(f"{dim}:{name}")
+            for attribute, value in attrs.items():
+                setattr(dataset, attribute, value)
+            if chunks and values.ndim == len(chunks):
+                set_chunks(dataset, chunks, deflate)
+            elif deflate:
+                dataset.setcompress(SDC.COMP_DEFLATE, deflate)
+            dataset[:] = values
+            dataset.endaccess()
+    file.HDFEOSVersion = "HDFEOS_V2.19"
+    odl = "".join(
+        f"GROUP={kind}Structure\n{''.join(parts)}END_GROUP={kind}Structure\n"
+        for kind, parts in listed.items()
+    )
+    file.attr("StructMetadata.0").set(SDC.CHAR, (odl + "END\n").ljust(32000, "\0"))
+    file.end()
+    return path
+
+
+def _in_odl(kind: str, name: str, structure: Mapping[str, Any], number: int) -> str:
+    """The entry of a grid or swath, with its fields, in the way of the HDF-EOS library."""
+    sizes = {
+        dim: length
+        for dims, values in structure["fields"].values()
+        for dim, length in zip(dims, values.shape, strict=True)
+    }
+    facts = {f"{kind}Name": f'"{name}"'}
+    if kind == "Grid":
+        facts |= {"XDim": str(sizes["XDim"]), "YDim": str(sizes["YDim"])}
+    facts |= {key: value for key, value in structure.items() if key != "fields"}
+    lines = [f"\tGROUP={kind.upper()}_{number}"]
+    lines += [f"\t\t{key}={value}" for key, value in facts.items()]
+    for which, is_geo in (("GeoField", True), ("DataField", False)):
+        lines.append(f"\t\tGROUP={which}")
+        for place, (field, (dims, _)) in enumerate(structure["fields"].items(), 1):
+            if is_geo == (field in ("Latitude", "Longitude")):
+                listed = ",".join(f'"{dim}"' for dim in dims)
+                lines.append(f"\t\t\tOBJECT={which}_{place}")
+                lines.append(f'\t\t\t\t{which}Name="{field}"')
+                lines.append(f"\t\t\t\tDimList=({listed})")
+                lines.append(f"\t\t\tEND_OBJECT={which}_{place}")
+        lines.append(f"\t\tEND_GROUP={which}")
+    return "\n".join([*lines, f"\tEND_GROUP={kind.upper()}_{number}", ""])
 
 
 def library_values(path: Path) -> dict[str, NDArray[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import count
 
@@ -15,6 +16,7 @@ from gridref.errors import (
 from gridref.formats.damage import refusing_damage
 from gridref.formats.hdf4.datasets import Contents, Dataset, read_datasets
 from gridref.formats.hdf4.elements import Elements
+from gridref.formats.hdf4.eos import Structures
 from gridref.formats.hdf4.storage import Stored, array_of
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile
@@ -45,23 +47,29 @@ class _Scan:
         self._refused: list[GridrefError] = []
 
     def group(self, contents: Contents) -> VirtualGroup:
-        arrays: dict[str, VirtualArray] = {}
+        """All data sets; grids and swaths are groups, where there are several."""
+        structures = Structures(contents.attrs)
+        arrays: dict[str, dict[str, VirtualArray]] = {"": {}}
+        unlimited = defaultdict[str, set[str]](set)
         for name, error in contents.refused:
             self._refuse(name, error)
-        for name, dataset in with_distinct_names(contents.datasets):
-            array = self._array(name, dataset)
+        for group, name, dataset in with_distinct_names(map(structures.placed, contents.datasets)):
+            array = self._array(f"{group}/{name}".lstrip("/"), dataset)
             if array is not None:
-                arrays[name] = array
+                arrays.setdefault(group, {})[name] = array
+                unlimited[group] |= {*dataset.dims[:1]} if dataset.is_record else set()
         if self._refused and self._stored.options.on_unsupported == "raise":
             raise _one_of(self._refused)
-        unlimited = {each.dims[0] for each in contents.datasets if each.is_record}
-        used = {dim for array in arrays.values() for dim in array.dims}
-        return VirtualGroup(
-            arrays,
-            attrs=contents.attrs,
-            report=ScanReport(tuple(self._findings)),
-            unlimited_dims=frozenset(unlimited & used),
-        )
+        for group, coordinates in structures.coordinates():
+            if group in arrays:
+                arrays[group] = {**coordinates, **arrays[group]}
+        groups = {
+            group: VirtualGroup(own, unlimited_dims=frozenset(unlimited[group]))
+            for group, own in arrays.items()
+        }
+        root = groups.pop("")
+        report = ScanReport(tuple(self._findings))
+        return root.with_changes(groups=groups, attrs=contents.attrs, report=report)
 
     def _array(self, name: str, dataset: Dataset) -> VirtualArray | None:
         if dataset.is_scale and dataset.data is None:
@@ -76,7 +84,7 @@ class _Scan:
             return None
         inline = any(isinstance(each, ChunkManifest) and each.inline for each in array.manifests)
         self._note(name, Fate.INLINED if inline else Fate.TAKEN)
-        if name != dataset.name:
+        if not name.endswith(dataset.name):
             self._note(name, Fate.RENAMED, f"another data set is named {dataset.name!r}, too")
         return array
 
@@ -89,20 +97,24 @@ class _Scan:
         self._findings.append(Finding(f"/{name}", fate, reason, self._url))
 
 
-def with_distinct_names(datasets: Iterable[Dataset]) -> Iterator[tuple[str, Dataset]]:
-    """Data sets by name; of several with one name the later ones are numbered: ``a``, ``a_1``."""
-    datasets = [each for each in datasets if not (each.is_scale and each.data is None)] + [
-        each for each in datasets if each.is_scale and each.data is None
-    ]
-    taken = {each.name for each in datasets}
-    used = set[str]()
-    for dataset in datasets:
+def with_distinct_names(
+    datasets: Iterable[tuple[str, Dataset]],
+) -> Iterator[tuple[str, str, Dataset]]:
+    """Groups, names and data sets; of several with one name the later ones are numbered.
+
+    Dimensions without labels do not take the name of a data set.
+    """
+    placed = sorted(datasets, key=lambda each: each[1].is_scale and each[1].data is None)
+    taken = {(group, dataset.name) for group, dataset in placed}
+    used = set[tuple[str, str]]()
+    for group, dataset in placed:
         name = dataset.name
-        if name in used:
-            name = next(new for n in count(1) if (new := f"{dataset.name}_{n}") not in taken)
-        taken.add(name)
-        used.add(name)
-        yield name, dataset
+        if (group, name) in used:
+            numbered = (f"{dataset.name}_{n}" for n in count(1))
+            name = next(new for new in numbered if (group, new) not in taken)
+        taken.add((group, name))
+        used.add((group, name))
+        yield group, name, dataset
 
 
 def _one_of(refused: list[GridrefError]) -> GridrefError:
