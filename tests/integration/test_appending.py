@@ -205,14 +205,24 @@ def test_variables_that_only_some_files_have(months: list[Path], tmp_path: Path)
     assert np.array_equal(grown["pr"][10:], grown["tas"][10:] * 2)
 
 
-def test_catalogs_of_one_file_or_of_version_1_name_the_dimension(
+def test_catalogs_that_do_not_say_how_they_were_built_name_the_dimension(
     months: list[Path], tmp_path: Path
 ) -> None:
-    write_catalog(gridref.scan(months[0]), tmp_path / "one")
-    one = gridref.open_catalog(tmp_path / "one")
+    pair = gridref.concat([gridref.scan(file) for file in months[:2]], "time")
+    write_catalog(pair, tmp_path / "two")
+    two = gridref.open_catalog(tmp_path / "two")
     with pytest.raises(InvalidRequestError, match="name the dimension"):
-        one.append(months[1])
-    grown = one.append(months[1], concat_dim="time")
+        two.append(months[2])
+    grown = two.append(months[2], concat_dim="time")
+    assert grown.append(months[3]).info.digest == built(months[:4], tmp_path / "four").info.digest
+
+
+@pytest.mark.parametrize("named", [{}, {"concat_dim": "time"}], ids=["found", "named"])
+def test_catalogs_of_one_file_grow(
+    months: list[Path], tmp_path: Path, named: dict[str, str]
+) -> None:
+    write_catalog(gridref.scan(months[0]), tmp_path / "one")
+    grown = gridref.open_catalog(tmp_path / "one").append(months[1], **named)
     assert grown.append(months[2]).info.digest == built(months[:3], tmp_path / "three").info.digest
 
 

@@ -376,7 +376,7 @@ class Job:
         elif len(ordered) > 1 and not is_asked_for:
             take_first = self.layout == "first"
             found, done = laid_out_by_itself(list(joined), read, how.rules, take_first=take_first)
-            job = self._found(found)
+            job = self.as_found(found)
         else:
             done = way.laid_out(joined, how)
         done = replace(done, report=joining.told(done.report))
@@ -384,7 +384,7 @@ class Job:
         warn_of_left_out(ScanReport(done.failed) if done.group is None else done.group.report)
         return Done(job, tuple(file for file, n in given.items() if n > 1)), done
 
-    def _found(self, found: Mapping[str, Any]) -> Job:
+    def as_found(self, found: Mapping[str, Any]) -> Job:
         """The job with a layout that was found; labels that were asked for stay."""
         asked, labels = given_options(self.way.sought), layout_of(found.get("layout")).sought
         both = {**asked, **given_options(labels)}

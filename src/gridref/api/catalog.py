@@ -26,6 +26,7 @@ from gridref.api.changes import (
     added,
     changed,
     declared,
+    found_with_more,
     is_made_of_all,
     rebuilt,
     rebuilt_with,
@@ -334,7 +335,8 @@ class Catalog(CatalogGroup):
         """Add files, in one step. Files of the catalog are neither scanned nor written again.
 
         New files are combined with the catalog by the rules of `gridref.build`, with the options
-        that the catalog was built with.
+        that the catalog was built with. If that was one file without such options, `append` works
+        out the layout of all files, as `gridref.build` does.
 
         Parameters
         ----------
@@ -381,13 +383,19 @@ class Catalog(CatalogGroup):
             lines.clear()
             if not new:
                 return None
-            if job.way.needs_all:
-                done = self._rebuilt(base, new, job, at, scans)
+            was = self._job(base)
+            of_one_file = len(base.group.source_list) == 1 and not was.way.is_asked_for(was.dims)
+            if of_one_file and not job.way.is_asked_for(job.dims):
+                job = self._found_with_more(base, new, job, scans)
+            before = was if of_one_file and not _goes_on(base, job) else job
+            if job.way.needs_all or before is was:
+                done = self._rebuilt(base, new, before, at, scans, job)
                 lines[:] = self._lines(done)
                 return done
             scanned = scans.of(new, job, base)
             grown = added(base, scanned, job, at, scans.sources.reader.read)
-            changes: dict[str, Any] = {} if base.root.snapshot.recipe else {"recipe": job.recipe}
+            kept = base.root.snapshot.recipe and not of_one_file
+            changes: dict[str, Any] = {} if kept else {"recipe": job.recipe}
             done = _change("append", _counted(new), base, grown, changes, scans.report)
             lines[:] = self._lines(done, job.layout_line(grown.group, grown.ends))
             return done
@@ -407,16 +415,24 @@ class Catalog(CatalogGroup):
         contradicted = label_lines(done.group.report.drifts)
         return [f"{done.operation} {done.message}", *layout, *drifts, *contradicted]
 
-    def _rebuilt(self, base: Base, new: Sequence[str], job: Job, at: At, scans: _Scans) -> Change:
+    def _found_with_more(self, base: Base, new: Sequence[str], job: Job, scans: _Scans) -> Job:
+        """How the one file of the catalog and more files are combined."""
+        held = scans.of([source.url for source in base.group.source_list], job, base)
+        return found_with_more(held, scans.of(new, job, base), job, scans.sources.reader.read)
+
+    def _rebuilt(
+        self, base: Base, new: Sequence[str], job: Job, at: At, scans: _Scans, after: Job
+    ) -> Change:
         """The commit of a catalog that is built anew, of its files and more of them."""
         if at != "label":
             raise InvalidRequestError(Message(Option("at", at), " needs files along one dimension"))
         self._check_unchanged(base.group.source_list)
         held = scans.of([source.url for source in base.group.source_list], job, base)
         read = scans.sources.reader.read
-        grown = rebuilt(base, held, scans.of(new, job, base), job, read)
+        grown = rebuilt(base, held, scans.of(new, job, base), job, read, after)
         again = _drifts_found_again(grown, scans.report)
-        return _change("append", _counted(new), base, grown, again)
+        recipe = {} if after is job else {"recipe": after.recipe}
+        return _change("append", _counted(new), base, grown, {**again, **recipe})
 
     def _rebuilt_with(
         self,
@@ -1279,6 +1295,12 @@ def _change(
     drifts = merged_drifts(base.root.snapshot.drifts, _rows(grown, found or ScanReport()))
     own = {"drifts": drifts, "pending": grown.pending, "ends": grown.ends, **changes}
     return Change(operation, message, grown.group, grown.arrays, own)
+
+
+def _goes_on(base: Base, job: Job) -> bool:
+    """Whether files follow what is there along a dimension that it has."""
+    dims = {dim for array in base.group.all_arrays().values() for dim in array.dims}
+    return job.way.grows_along(job.dims) in dims
 
 
 def _drifts_found_again(grown: Grown, found: ScanReport) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.api.building import Job, with_drifts
 from gridref.api.declaring import claimed, declared_groups, pending_after
+from gridref.api.layout.discovery import laid_out_by_itself
 from gridref.api.layout.layouts import InARow, Stack
 from gridref.api.layout.listings import with_inventory
 from gridref.api.layout.sources import Contradicted
@@ -444,7 +445,21 @@ def is_made_of_all(job: Job, group: VirtualGroup) -> bool:
     return not isinstance(job.way, InARow) or job.way.is_cube(group, job.dims)
 
 
-def rebuilt(base: Base, held: Scanned, new: Scanned, job: Job, read: Read) -> Grown:
+def found_with_more(held: Scanned, new: Scanned, job: Job, read: Read) -> Job:
+    """Work out how the file of a catalog and more files lie beside each other, as in building.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is no layout, or more than one.
+    """
+    every, take_first = [*held, *new], job.layout == "first"
+    return job.as_found(laid_out_by_itself(every, read, job.rules, take_first=take_first)[0])
+
+
+def rebuilt(
+    base: Base, held: Scanned, new: Scanned, job: Job, read: Read, after: Job | None = None
+) -> Grown:
     """Rebuild a catalog from its files and more files.
 
     Parameters
@@ -457,6 +472,8 @@ def rebuilt(base: Base, held: Scanned, new: Scanned, job: Job, read: Read) -> Gr
         How they are combined.
     read
         Reads all values of an array.
+    after
+        How all are combined then, if that is not how the catalog was built.
 
     Raises
     ------
@@ -467,7 +484,7 @@ def rebuilt(base: Base, held: Scanned, new: Scanned, job: Job, read: Read) -> Gr
     """
     if not _makes(job.laid_out(held, read), base):
         raise _others(base)
-    return _anew({**dict(held), **dict(new)}, job, read)[0]
+    return _anew({**dict(held), **dict(new)}, after or job, read)[0]
 
 
 def rebuilt_with(

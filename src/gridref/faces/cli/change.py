@@ -84,7 +84,7 @@ def append_command(
 
         gridref append cube.gridref 'data/*.nc'
 
-        gridref append one.gridref data/*.nc --concat-dim time
+        gridref append one.gridref data/*.nc
 
         gridref append cube.gridref --declare time=2024-01-01/2024-12-31
 
