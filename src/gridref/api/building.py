@@ -37,17 +37,13 @@ from gridref.api.opening import Sources, readable, reader_for
 from gridref.api.outcomes import RunOptions, each_part, scan_here
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
 from gridref.api.summary import (
-    drift_line,
-    files_in_words,
-    finding_lines,
-    label_lines,
+    change_lines,
     layout_line,
     warn_of_left_out,
 )
 from gridref.api.units import with_converter
-from gridref.catalog import ROOT_FILE, CatalogGroup, Trust, write_catalog
+from gridref.catalog import ROOT_FILE, CatalogGroup, write_catalog
 from gridref.catalog.commit import Access, Change, commit
-from gridref.catalog.folder import open_folder
 from gridref.catalog.growth import written
 from gridref.catalog.kept_report import merged_drifts
 from gridref.catalog.values import refusing_damage
@@ -63,7 +59,7 @@ from gridref.combine import (
 from gridref.combine.options import Read
 from gridref.errors import GridrefError, InvalidRequestError, Message, Option, Place, Problem
 from gridref.formats import ScanOptions, expand_files
-from gridref.io import Allow, Coverage, absolute_url, catalog_options, keeps_at_hand
+from gridref.io import Allow, Coverage, keeps_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.model.label_ends import LabelEnds
 from gridref.model.manifest import IDENTITIES, Identity
@@ -413,15 +409,11 @@ class Done:
     job: Job
     twice: tuple[str, ...] = ()
 
-    def lines(self, group: VirtualGroup, done: Combination, catalog: str) -> list[str]:
+    def lines(self, group: VirtualGroup, done: Combination, catalog: str) -> tuple[str, ...]:
         """What was done to make a catalog of files, in short."""
         several = len(done.report.files) > 1
-        lines = [self.job.layout_line(group, done.ends)] if several else []
-        if self.twice:
-            named = files_in_words(self.twice)
-            lines.append(f"given more than once, and taken once: {named}")
-        lines += drift_line(group.report.drifts, catalog)
-        return lines + label_lines(group.report.drifts) + finding_lines(group.report)
+        head = [self.job.layout_line(group, done.ends)] if several else []
+        return change_lines(head, self.twice, group.report, group.report.drifts, catalog)
 
 
 ACCESS = ("storage_options", "allow")
@@ -621,7 +613,7 @@ def build(
     check_choice("identity", asked, (*IDENTITIES, "content-all"))
     coverage: Coverage = "all" if asked == "content-all" else "sampled"
     kept: Identity = "content" if asked == "content-all" else asked
-    access = catalog_access(catalog, storage_options)
+    access = Access.of(catalog, storage_options)
     is_there = ROOT_FILE in access.folder.names()
     if is_there and not overwrite:
         raise InvalidRequestError(
@@ -655,7 +647,7 @@ def build(
         change = Change("build", said, group, arrays, own, keep_secrets=keep_secrets)
         after = commit(access, lambda _: change)
         parent = after.root.snapshot.log[-1].parent
-        lines.append(f"replaced snapshot {parent}, which gridref rollback brings back")
+        lines = (*lines, f"replaced snapshot {parent}, which gridref rollback brings back")
     else:
         write_catalog(
             group,
@@ -667,15 +659,8 @@ def build(
             keep_secrets=keep_secrets,
             ends=done.ends,
         )
-    group = group.with_changes(report=replace(group.report, lines=tuple(lines)))
+    group = group.with_changes(report=replace(group.report, lines=lines))
     return readable(group, Sources(storage_options))
-
-
-def catalog_access(catalog: Address, storage_options: Mapping[str, Any] | None) -> Access:
-    """Give access to a catalog, to write it."""
-    options = catalog_options(storage_options)
-    url = absolute_url(catalog).removesuffix(f"/{ROOT_FILE}")
-    return Access(open_folder(url, options), options, Trust.of(url, None))
 
 
 @verb()

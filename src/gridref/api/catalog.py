@@ -29,7 +29,6 @@ from gridref.api.changes import (
     found_with_more,
     is_made_of_all,
     rebuilt,
-    rebuilt_with,
 )
 from gridref.api.each_chunk import ChecksumScan, ValueScan, told_as, with_checksums
 from gridref.api.layout.forecasts import forecast
@@ -40,10 +39,7 @@ from gridref.api.outcomes import RunOptions
 from gridref.api.places import At
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
 from gridref.api.summary import (
-    drift_line,
-    files_in_words,
-    finding_lines,
-    label_lines,
+    change_lines,
     warn_of_left_out,
 )
 from gridref.api.watching import Events, Listing, is_settled
@@ -53,7 +49,6 @@ from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog import write_catalog as put_catalog
 from gridref.catalog.commit import Access, Base, Change, Step, commit, read_base, record
 from gridref.catalog.document import Commit, Pruned
-from gridref.catalog.folder import open_folder
 from gridref.catalog.growth import written
 from gridref.catalog.history import (
     history,
@@ -65,7 +60,7 @@ from gridref.catalog.history import (
 )
 from gridref.catalog.kept_report import CatalogReport, merged_drifts
 from gridref.catalog.opening import PendingPolicy, group_of
-from gridref.catalog.sources import SourceRules, Trust
+from gridref.catalog.sources import SourceRules
 from gridref.combine import CombineOptions
 from gridref.errors import (
     CatalogConflictError,
@@ -82,7 +77,6 @@ from gridref.io import (
     Allow,
     SourcePool,
     absolute_url,
-    catalog_options,
     is_absent,
     keeps_at_hand,
 )
@@ -288,8 +282,7 @@ class Keeper:
 
     def access(self) -> Access:
         """How the catalog is reached."""
-        options = catalog_options(self.storage_options)
-        return Access(open_folder(self.url, options), options, Trust.of(self.url, self.allow))
+        return Access.of(self.url, self.storage_options, self.allow)
 
     def _opened(self, base: Base) -> Catalog:
         """The catalog as it is now, to be read and changed."""
@@ -371,92 +364,15 @@ class Catalog(CatalogGroup):
         """
         asked = Job(concat_dim, order, layout, combine, scan, run)
         given = Counter(expand_files(files, self._kept.storage_options, unique=False))
-        addresses = list(given)
-        scans = _Scans(self._kept.sources, progress)
-        skipped: list[Finding] = []
-        lines: list[str] = []
-
-        def change(base: Base) -> Change | None:
-            job = self._job(base, asked)
-            new, there = self._told_apart(base, addresses)
-            skipped[:] = there
-            lines.clear()
-            if not new:
-                return None
-            was = self._job(base)
-            of_one_file = len(base.group.source_list) == 1 and not was.way.is_asked_for(was.dims)
-            if of_one_file and not job.way.is_asked_for(job.dims):
-                job = self._found_with_more(base, new, job, scans)
-            before = was if of_one_file and not _goes_on(base, job) else job
-            if job.way.needs_all or before is was:
-                done = self._rebuilt(base, new, before, at, scans, job)
-                lines[:] = self._lines(done)
-                return done
-            scanned = scans.of(new, job, base)
-            grown = added(base, scanned, job, at, scans.sources.reader.read)
-            kept = base.root.snapshot.recipe and not of_one_file
-            changes: dict[str, Any] = {} if kept else {"recipe": job.recipe}
-            done = _change("append", _counted(new), base, grown, changes, scans.report)
-            lines[:] = self._lines(done, job.layout_line(grown.group, grown.ends))
-            return done
-
-        after = self._kept.commit(change)
-        warn_of_left_out(scans.report)
         twice = [file for file, n in given.items() if n > 1]
-        if twice:
-            lines.append(f"given more than once, and taken once: {files_in_words(twice)}")
-        return _reporting(
-            after, ScanReport.joined([scans.report, ScanReport(tuple(skipped))]), lines
-        )
 
-    def _lines(self, done: Change, *layout: str) -> list[str]:
-        """What a change did, in short."""
-        drifts = drift_line(done.group.report.drifts, self.info.url)
-        contradicted = label_lines(done.group.report.drifts)
-        return [f"{done.operation} {done.message}", *layout, *drifts, *contradicted]
+        def files_of(base: Base) -> _Files:
+            known = {source.url: source for source in base.group.source_list}
+            there = [file for file in given if file in known]
+            self._check_unchanged([known[file] for file in there])
+            return _Files(new=[file for file in given if file not in known], there=there)
 
-    def _found_with_more(self, base: Base, new: Sequence[str], job: Job, scans: _Scans) -> Job:
-        """How the one file of the catalog and more files are combined."""
-        held = scans.of([source.url for source in base.group.source_list], job, base)
-        return found_with_more(held, scans.of(new, job, base), job, scans.sources.reader.read)
-
-    def _rebuilt(
-        self, base: Base, new: Sequence[str], job: Job, at: At, scans: _Scans, after: Job
-    ) -> Change:
-        """The commit of a catalog that is built anew, of its files and more of them."""
-        if at != "label":
-            raise InvalidRequestError(Message(Option("at", at), " needs files along one dimension"))
-        self._check_unchanged(base.group.source_list)
-        held = scans.of([source.url for source in base.group.source_list], job, base)
-        read = scans.sources.reader.read
-        grown = rebuilt(base, held, scans.of(new, job, base), job, read, after)
-        again = _drifts_found_again(grown, scans.report)
-        recipe = {} if after is job else {"recipe": after.recipe}
-        return _change("append", _counted(new), base, grown, {**again, **recipe})
-
-    def _rebuilt_with(
-        self,
-        operation: str,
-        base: Base,
-        files: Mapping[str, str | None],
-        job: Job,
-        scans: _Scans,
-    ) -> Change:
-        """The commit of a catalog that is built anew with others in the places of some files."""
-        sources = {source.url: source for source in base.group.source_list}
-        for file in files:
-            if file not in sources:
-                reason = "it is not in the catalog, so that it cannot be replaced or removed"
-                raise InvalidRequestError(reason, Place(source=file))
-        self._check_unchanged([source for url, source in sources.items() if url not in files])
-        gone = stale_sources([sources[file] for file in files], self._kept.storage_options)
-        was = scans.of([*sources], job, base) if not any(gone) else None
-        after = [new for url in sources if (new := files.get(url, url)) is not None]
-        stay = [url for url in sources if url not in files]
-        read = scans.sources.reader.read
-        grown = rebuilt_with(base, scans.of(after, job, base), stay, was, job, read)
-        again = _drifts_found_again(grown, scans.report)
-        return _change(operation, _exchanges(operation, files), base, grown, again)
+        return self._with_files("append", files_of, progress, asked, at, twice)
 
     def declare(self, dim: str, labels: ArrayLike) -> Catalog:
         """Declare labels whose files are still to come, in any order.
@@ -481,7 +397,7 @@ class Catalog(CatalogGroup):
         def change(base: Base) -> Change | None:
             grown = declared(base, dim, labels, self._job(base), self._kept.sources.reader.read)
             said = f"{np.size(labels)} labels of {dim}"
-            return None if grown is None else _change("declare", said, base, grown, {})
+            return None if grown is None else _change("declare", said, base, grown, ScanReport())
 
         return self._kept.commit(change)
 
@@ -507,7 +423,7 @@ class Catalog(CatalogGroup):
             If the new file does not fit. Nothing is written, and every problem is listed.
         """
         old, new = absolute_url(file), absolute_url(by or file)
-        return self._exchanged("replace", lambda base: {old: new}, progress)
+        return self._with_files("replace", lambda base: _Files({old: new}), progress)
 
     def remove(self, files: Files) -> Catalog:
         """Remove files. Their elements are no longer part of the arrays.
@@ -519,7 +435,7 @@ class Catalog(CatalogGroup):
         """
         addresses = [files] if isinstance(files, str | os.PathLike) else list(files)
         gone: dict[str, str | None] = {absolute_url(each): None for each in addresses}
-        return self._exchanged("remove", lambda base: gone, None)
+        return self._with_files("remove", lambda base: _Files(gone), None)
 
     def refresh(self, *, vanished: Vanished = "raise", progress: Progress | None = None) -> Catalog:
         """Scan files again that have changed since they were scanned.
@@ -540,7 +456,7 @@ class Catalog(CatalogGroup):
         """
         check_choice("vanished", vanished, ("raise", "skip"))
 
-        def stale(base: Base) -> dict[str, str | None]:
+        def stale(base: Base) -> _Files:
             changed, gone = stale_sources(base.group.source_list, self._kept.storage_options)
             if gone and vanished == "raise":
                 raise SourceUnavailableError(
@@ -551,48 +467,92 @@ class Catalog(CatalogGroup):
                     ),
                     Place(source=gone[0]),
                 )
-            return {**{url: url for url in changed}, **dict.fromkeys(gone)}
+            return _Files({**{url: url for url in changed}, **dict.fromkeys(gone)})
 
-        return self._exchanged("refresh", stale, progress)
+        return self._with_files("refresh", stale, progress)
 
     @keeps_at_hand
-    def _exchanged(
+    def _with_files(
         self,
         operation: str,
-        wanted: Callable[[Base], Mapping[str, str | None]],
+        files_of: Callable[[Base], _Files],
         progress: Progress | None,
+        asked: Job | None = None,
+        at: At = "label",
+        twice: Sequence[str] = (),
     ) -> Catalog:
-        """Put files, or nothing, in the places of others."""
+        """Commit what other files make of the catalog; the report tells what was done."""
         scans = _Scans(self._kept.sources, progress)
-        lines: list[str] = []
+        files, head, drifts = _Files(), list[str](), tuple[Mapping[str, Any], ...]()
 
         def change(base: Base) -> Change | None:
-            done = change_of(base)
-            lines[:] = [] if done is None else self._lines(done)
-            return done
-
-        def change_of(base: Base) -> Change | None:
-            files = wanted(base)
-            if not files:
+            nonlocal files, head, drifts
+            job, files = self._job(base, asked), files_of(base)
+            if not files.new and not files.instead:
+                head, drifts = [], ()
                 return None
-            job = self._job(base)
-            if is_made_of_all(job, base.group):
-                return self._rebuilt_with(operation, base, files, job, scans)
-            scanned = dict(scans.of([new for new in files.values() if new is not None], job, base))
-            groups = {old: None if new is None else scanned[new] for old, new in files.items()}
-            stay = [each.url for each in base.group.source_list if each.url not in files]
-
-            def spare() -> VirtualGroup | None:
-                return scans.of(stay[:1], job, base)[0][1] if stay else None
-
-            grown = changed(base, groups, spare, job, scans.sources.reader.read)
-            said = _exchanges(operation, files)
-            done = _change(operation, said, base, grown, {}, scans.report)
-            return replace(done, gone=frozenset(files))
+            said = files.said(operation)
+            head = [f"{operation} {said}"]
+            built, is_open = job, bool(files.new) and self._is_open(base)
+            if is_open:
+                built, job = self._found_with_more(base, files, job, scans)
+            is_anew = is_made_of_all(job, base.group)
+            if files.new:
+                is_anew = job.way.needs_all or built is not job
+            if is_anew:
+                grown = self._rebuilt(base, files, built, job, at, scans)
+            else:
+                grown = _grown(base, files, job, at, scans)
+                head += [job.layout_line(grown.group, grown.ends)] if files.new else []
+            drifts = grown.group.report.drifts
+            done = _change(operation, said, base, grown, scans.report, is_anew=is_anew)
+            if is_open or (files.new and not base.root.snapshot.recipe):
+                done = replace(done, changes={**done.changes, "recipe": job.recipe})
+            return replace(done, gone=frozenset(files.instead))
 
         after = self._kept.commit(change)
         warn_of_left_out(scans.report)
-        return _reporting(after, scans.report, lines)
+        there = [Finding("/", Fate.SKIPPED, "it is in the catalog", file) for file in files.there]
+        report = ScanReport.joined([scans.report, ScanReport(tuple(there))])
+        lines = change_lines(head, twice, report, drifts, self.info.url)
+        told = CatalogReport.of(replace(report, lines=lines), after.snapshot.drifts)
+        return replace(after, report=told)
+
+    def _is_open(self, base: Base) -> bool:
+        """Whether nothing says how files lie beside each other: it is of one file."""
+        built = self._job(base)
+        return len(base.group.source_list) == 1 and not built.way.is_asked_for(built.dims)
+
+    def _found_with_more(
+        self, base: Base, files: _Files, job: Job, scans: _Scans
+    ) -> tuple[Job, Job]:
+        """How the one file of the catalog was taken in, and how it and more files are combined."""
+        if not job.way.is_asked_for(job.dims):
+            held = scans.of([source.url for source in base.group.source_list], job, base)
+            new = scans.of(files.new, job, base)
+            job = found_with_more(held, new, job, scans.sources.reader.read)
+        return (job if _goes_on(base, job) else self._job(base)), job
+
+    def _rebuilt(
+        self, base: Base, files: _Files, built: Job, job: Job, at: At, scans: _Scans
+    ) -> Grown:
+        """A catalog that is built anew, with other files."""
+        if at != "label":
+            raise InvalidRequestError(Message(Option("at", at), " needs files along one dimension"))
+        sources = {source.url: source for source in base.group.source_list}
+        for file in files.instead:
+            if file not in sources:
+                reason = "it is not in the catalog, so that it cannot be replaced or removed"
+                raise InvalidRequestError(reason, Place(source=file))
+        stay = [url for url in sources if url not in files.instead]
+        self._check_unchanged([sources[url] for url in stay])
+        go = [sources[file] for file in files.instead]
+        is_stale = any(stale_sources(go, self._kept.storage_options))
+        held = None if is_stale else scans.of([*sources], built, base)
+        instead = [new for url in sources if (new := files.instead.get(url, url)) is not None]
+        after = scans.of([*instead, *files.new], job, base)
+        read = scans.sources.reader.read
+        return rebuilt(base, after, stay, held, built, job, read)
 
     def scan_values(
         self,
@@ -1026,23 +986,17 @@ class Catalog(CatalogGroup):
         """How files are combined: as the catalog's were, but for what is asked now."""
         return Job.of(base.group).updated(asked or Job()).reading(self._kept.storage_options)
 
-    def _told_apart(self, base: Base, addresses: Sequence[str]) -> tuple[list[str], list[Finding]]:
-        """Files that are new, and what is said of those that are there already."""
-        known = {source.url: source for source in base.group.source_list}
-        there = [known[address] for address in addresses if address in known]
-        self._check_unchanged(there)
-        said = [Finding("/", Fate.SKIPPED, "it is in the catalog", each.url) for each in there]
-        return [address for address in addresses if address not in known], said
-
     def _check_unchanged(self, sources: Sequence[Source]) -> None:
+        def check(source: Source) -> None:
+            try:
+                pool.check(source)
+            except SourceChangedError as error:
+                raise SourceChangedError(
+                    Message(error.reason, ". It is in the catalog already"), error.place
+                ) from error
+
         with SourcePool(self._kept.storage_options) as pool:
-            for source in sources:
-                try:
-                    pool.check(source)
-                except SourceChangedError as error:
-                    raise SourceChangedError(
-                        Message(error.reason, ". It is in the catalog already"), error.place
-                    ) from error
+            list(in_threads(check, sources, _CHECKED_AT_ONCE))
 
 
 # Opening and writing
@@ -1277,10 +1231,53 @@ def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[st
         )
 
 
-def _reporting(after: Catalog, report: ScanReport, lines: Sequence[str]) -> Catalog:
-    """A catalog with the report of a change."""
-    told = replace(report, lines=(*lines, *finding_lines(report)))
-    return replace(after, report=CatalogReport.of(told, after.snapshot.drifts))
+@dataclass(frozen=True, eq=False)
+class _Files:
+    """The files of a change.
+
+    Attributes
+    ----------
+    instead
+        By address of a file of the catalog the one in its place; None for none.
+    new
+        Files that are added.
+    there
+        Files that were to be added, and are in the catalog already.
+    """
+
+    instead: Mapping[str, str | None] = field(default_factory=dict)
+    new: Sequence[str] = ()
+    there: Sequence[str] = ()
+
+    def said(self, operation: str) -> str:
+        """Which files are exchanged, and by what, for people."""
+        gone = [file for file, by in self.instead.items() if by is None]
+        if self.new or operation == "remove":
+            return _counted(self.new or gone)
+        stay = [file for file in self.instead if file not in gone]
+        others = [by for file, by in self.instead.items() if by not in (None, file)]
+        named = (("", stay), ("by ", others), ("without ", gone))
+        return ", ".join(f"{word}{_counted(some)}" for word, some in named if some)
+
+
+def _counted(files: Sequence[str]) -> str:
+    first, last = shown_address(files[0]), shown_address(files[-1])
+    return first if len(files) == 1 else f"{len(files)} files: {first} ... {last}"
+
+
+def _grown(base: Base, files: _Files, job: Job, at: At, scans: _Scans) -> Grown:
+    """A catalog with other files at their places; those that stay are not scanned."""
+    read = scans.sources.reader.read
+    if files.new:
+        return added(base, scans.of(files.new, job, base), job, at, read)
+    scanned = dict(scans.of([by for by in files.instead.values() if by is not None], job, base))
+    groups = {old: None if by is None else scanned[by] for old, by in files.instead.items()}
+    stay = [each.url for each in base.group.source_list if each.url not in files.instead]
+
+    def spare() -> VirtualGroup | None:
+        return scans.of(stay[:1], job, base)[0][1] if stay else None
+
+    return changed(base, groups, spare, job, read)
 
 
 def _change(
@@ -1288,12 +1285,18 @@ def _change(
     message: str,
     base: Base,
     grown: Grown,
-    changes: Mapping[str, Any],
-    found: ScanReport | None = None,
+    found: ScanReport,
+    *,
+    is_anew: bool = False,
 ) -> Change:
-    """The commit of what a catalog becomes; it keeps the drift of its files, new ones included."""
-    drifts = merged_drifts(base.root.snapshot.drifts, _rows(grown, found or ScanReport()))
-    own = {"drifts": drifts, "pending": grown.pending, "ends": grown.ends, **changes}
+    """The commit of what a catalog becomes.
+
+    It keeps the drift of its files, new ones included; all of it is found again if it is built
+    anew.
+    """
+    rows = replace(found, drifts=grown.group.report.drifts).rows
+    drifts = merged_drifts(() if is_anew else base.root.snapshot.drifts, rows)
+    own = {"drifts": drifts, "pending": grown.pending, "ends": grown.ends}
     return Change(operation, message, grown.group, grown.arrays, own)
 
 
@@ -1301,16 +1304,6 @@ def _goes_on(base: Base, job: Job) -> bool:
     """Whether files follow what is there along a dimension that it has."""
     dims = {dim for array in base.group.all_arrays().values() for dim in array.dims}
     return job.way.grows_along(job.dims) in dims
-
-
-def _drifts_found_again(grown: Grown, found: ScanReport) -> dict[str, Any]:
-    """The drifts of a catalog that was built anew: those of all its files."""
-    return {"drifts": merged_drifts((), _rows(grown, found))}
-
-
-def _rows(grown: Grown, found: ScanReport) -> tuple[Mapping[str, Any], ...]:
-    """How the files differ, and what the scan left out of them."""
-    return replace(found, drifts=grown.group.report.drifts).rows
 
 
 class _Scans:
@@ -1349,6 +1342,10 @@ class _Scans:
         return ScanReport.joined([*found, ScanReport(self._failed)])
 
 
+_CHECKED_AT_ONCE = 32
+"""Sources that are looked at side by side."""
+
+
 def stale_sources(
     sources: Sequence[Source], storage_options: Mapping[str, Any] | None
 ) -> tuple[list[str], list[str]]:
@@ -1366,26 +1363,6 @@ def stale_sources(
         return "same"
 
     with SourcePool(storage_options) as pool:
-        fates = list(zip(sources, in_threads(fate, sources, 32), strict=True))
+        fates = list(zip(sources, in_threads(fate, sources, _CHECKED_AT_ONCE), strict=True))
     changed, gone = ([s.url for s, fate in fates if fate == kind] for kind in ("changed", "gone"))
     return changed, gone
-
-
-def _exchanges(operation: str, files: Mapping[str, str | None]) -> str:
-    """Which files are exchanged, and by what, for people."""
-    gone = [file for file, new in files.items() if new is None]
-    if operation == "remove":
-        return _counted(gone)
-    stay = [file for file in files if file not in gone]
-    others = [new for file, new in files.items() if new not in (None, file)]
-    parts = [
-        f"{word}{_counted(some)}"
-        for word, some in (("", stay), ("by ", others), ("without ", gone))
-        if some
-    ]
-    return ", ".join(parts)
-
-
-def _counted(files: Sequence[str]) -> str:
-    first, last = shown_address(files[0]), shown_address(files[-1])
-    return first if len(files) == 1 else f"{len(files)} files: {first} ... {last}"

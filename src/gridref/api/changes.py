@@ -458,44 +458,15 @@ def found_with_more(held: Scanned, new: Scanned, job: Job, read: Read) -> Job:
 
 
 def rebuilt(
-    base: Base, held: Scanned, new: Scanned, job: Job, read: Read, after: Job | None = None
-) -> Grown:
-    """Rebuild a catalog from its files and more files.
-
-    Parameters
-    ----------
-    base
-        The catalog.
-    held, new
-        Its files, scanned again, and those that are added.
-    job
-        How they are combined.
-    read
-        Reads all values of an array.
-    after
-        How all are combined then, if that is not how the catalog was built.
-
-    Raises
-    ------
-    InvalidRequestError
-        If its files do not give the present catalog: it was not built from them in this way.
-    CombineError
-        With every problem, where files do not fit.
-    """
-    if not _makes(job.laid_out(held, read), base):
-        raise _others(base)
-    return _anew({**dict(held), **dict(new)}, after or job, read)[0]
-
-
-def rebuilt_with(
     base: Base,
     files: Scanned,
     stay: Collection[str],
-    was: Scanned | None,
+    held: Scanned | None,
+    built: Job,
     job: Job,
     read: Read,
 ) -> Grown:
-    """Rebuild a catalog with some of its files replaced or removed.
+    """Rebuild a catalog from other files: with some added, replaced or removed.
 
     Parameters
     ----------
@@ -503,10 +474,12 @@ def rebuilt_with(
         The files to build it from, scanned.
     stay
         Addresses of files that are in the catalog already.
-    was
+    held
         Its old files, scanned again; None if some have changed.
-    job, read
-        As for `rebuilt`.
+    built, job
+        How its files were combined, and how files are combined now.
+    read
+        Reads all values of an array.
 
     Raises
     ------
@@ -518,34 +491,23 @@ def rebuilt_with(
     """
     if not files:
         raise InvalidRequestError("nothing would be left of the catalog")
-    if was is not None and not _makes(job.laid_out(was, read), base):
-        raise _others(base)
-    grown, done = _anew(dict(files), job, read)
-    if was is None and not _lie_as_before(done, base, stay):
+    if held is not None and not _makes(built.laid_out(held, read), base):
+        raise InvalidRequestError(
+            "files like these are laid out by all of them, and those of the catalog do not make"
+            " what it holds when they are combined again: build it anew with all files",
+            Place(source=base.group.info.url),
+        )
+    groups = dict(files)
+    done = job.laid_out([(file, groups[file]) for file in job.way.ordered([*groups])], read)
+    group = with_drifts(done)
+    if held is None and not _lie_as_before(done, base, stay):
         raise InvalidRequestError(
             "its files are laid out by all of them, and with some that are not what they were the"
             " others come to lie elsewhere: build it anew with all files",
             Place(source=base.group.info.url),
         )
-    return grown
-
-
-def _anew(files: Mapping[str, VirtualGroup], job: Job, read: Read) -> tuple[Grown, Combination]:
-    """A catalog of files, all of whose rows are written."""
-    ordered = [(file, files[file]) for file in job.way.ordered([*files])]
-    done = job.laid_out(ordered, read)
-    group = with_drifts(done)
     arrays = {path: written(array) for path, array in group.all_arrays().items()}
-    return Grown(group, arrays, ends=done.ends), done
-
-
-def _others(base: Base) -> InvalidRequestError:
-    """Why a catalog cannot be built anew."""
-    return InvalidRequestError(
-        "files like these are laid out by all of them, and those of the catalog do not make"
-        " what it holds when they are combined again: build it anew with all files",
-        Place(source=base.group.info.url),
-    )
+    return Grown(group, arrays, ends=done.ends)
 
 
 def _makes(done: Combination, base: Base) -> bool:

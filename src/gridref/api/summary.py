@@ -74,6 +74,32 @@ def _order(dim: str, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
     return f"in the order of its labels, {first} to {last}"
 
 
+def change_lines(
+    head: Sequence[str], twice: Sequence[str], report: ScanReport, drifts: Rows, catalog: str
+) -> tuple[str, ...]:
+    """What was done to make a catalog, or to change it.
+
+    Parameters
+    ----------
+    head
+        What was done, and how files were laid out.
+    twice
+        Files that were given more than once.
+    report
+        What was found in the files.
+    drifts
+        How they differ.
+    catalog
+        Address of the catalog.
+    """
+    lines = [*head]
+    if twice:
+        more = f" and {len(twice) - _SHOWN} more" if len(twice) > _SHOWN else ""
+        named = ", ".join(map(shown_address, twice[:_SHOWN])) + more
+        lines.append(f"given more than once, and taken once: {named}")
+    return (*lines, *drift_line(drifts, catalog), *label_lines(drifts), *finding_lines(report))
+
+
 def drift_line(drifts: Rows, catalog: str) -> list[str]:
     """How many drifts of each kind were resolved, and what lists them; nothing if there are none.
 
@@ -119,12 +145,6 @@ def finding_lines(report: ScanReport) -> list[str]:
         lines.append(Message(f"{fate} {where[0]}", reason, where[1]))
     failed = (Message(f"left out {each.source}: ", each.reason) for each in report.failed)
     return [*lines, *failed]
-
-
-def files_in_words(files: Sequence[str]) -> str:
-    """The first files, and how many there are more."""
-    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-    return ", ".join(map(shown_address, files[:_SHOWN])) + more
 
 
 def warn_of_left_out(report: ScanReport) -> None:

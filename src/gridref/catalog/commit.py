@@ -78,7 +78,7 @@ from gridref.errors import (
     InvalidRequestError,
     Place,
 )
-from gridref.io import catalog_options
+from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.label_ends import LabelEnds
@@ -427,6 +427,18 @@ class Access:
     folder: Folder
     storage_options: Mapping[str, Any] | None
     trust: Trust
+
+    @classmethod
+    def of(
+        cls,
+        url: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None,
+        allow: Allow = None,
+    ) -> Access:
+        """Access to the catalog at an address."""
+        options = catalog_options(storage_options)
+        folder = open_folder(absolute_url(url).removesuffix(f"/{ROOT_FILE}"), options)
+        return cls(folder, options, Trust.of(folder.url, allow))
 
     def opened(
         self, root: Root, known: Sequence[Part] = (), held: Mapping[str, bytes] | None = None
