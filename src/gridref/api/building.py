@@ -42,10 +42,8 @@ from gridref.api.summary import (
     warn_of_left_out,
 )
 from gridref.api.units import with_converter
-from gridref.catalog import ROOT_FILE, CatalogGroup, write_catalog
-from gridref.catalog.commit import Access, Change, commit
-from gridref.catalog.growth import written
-from gridref.catalog.kept_report import merged_drifts
+from gridref.catalog import ROOT_FILE, CatalogGroup
+from gridref.catalog.commit import Access, commit, new_content, put_catalog
 from gridref.catalog.values import refusing_damage
 from gridref.combine import (
     BATCH_GROUPS,
@@ -630,35 +628,22 @@ def build(
     if checksums:
         group = with_checksums(group, storage_options)
     lines = how.lines(group, done, access.folder.url)
-    sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
-    extra = _skipped(done.failed)
+    change = new_content(
+        group,
+        "build" if is_there else "write",
+        extra=_skipped(done.failed),
+        sources="relative" if relative else "absolute",
+        recipe=how.job.recipe,
+        keep_secrets=keep_secrets,
+        ends=done.ends,
+    )
     if is_there:
-        own = {
-            "source_urls": sources,
-            "extra": extra,
-            "recipe": how.job.recipe,
-            "identity": kept,
-            "drifts": merged_drifts((), group.report.rows),
-            "pending": {},
-            "ends": done.ends,
-        }
-        arrays = {path: written(array) for path, array in group.all_arrays().items()}
-        said = f"{len(arrays)} arrays written"
-        change = Change("build", said, group, arrays, own, keep_secrets=keep_secrets)
+        change = replace(change, changes={**change.changes, "identity": kept})
         after = commit(access, lambda _: change)
         parent = after.root.snapshot.log[-1].parent
         lines = (*lines, f"replaced snapshot {parent}, which gridref rollback brings back")
     else:
-        write_catalog(
-            group,
-            os.fspath(catalog),
-            storage_options,
-            sources=sources,
-            extra=extra,
-            recipe=how.job.recipe,
-            keep_secrets=keep_secrets,
-            ends=done.ends,
-        )
+        put_catalog(access.folder, change)
     group = group.with_changes(report=replace(group.report, lines=lines))
     return readable(group, Sources(storage_options))
 

@@ -56,7 +56,7 @@ from gridref.catalog.folder import (
     write_errors_told,
 )
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.growth import BEFORE, NEW, GrownArray
+from gridref.catalog.growth import BEFORE, NEW, GrownArray, written
 from gridref.catalog.kept_report import merged_drifts
 from gridref.catalog.opening import ParquetBlocks, group_of
 from gridref.catalog.parts import Part
@@ -82,6 +82,7 @@ from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.label_ends import LabelEnds
+from gridref.options import check_choice
 
 # A new catalog: tables first, the root file last, in one step
 
@@ -109,58 +110,62 @@ def write_catalog(
     leaves the old catalog, or none where there was none. What crashes left behind more than a day
     ago is removed too.
     """
-    if sources not in ("absolute", "relative"):
-        raise InvalidRequestError(f'sources must be "absolute" or "relative", got {sources!r}')
-    extra = dict(extra or {})
-    _check_extra(extra)
-    folder = open_folder(url, catalog_options(storage_options))
-    arrays = group.all_arrays()
-    commit = Commit(new_id(), None, now(), "write", f"{len(arrays)} arrays written")
+    change = new_content(
+        group,
+        "write",
+        extra=extra or {},
+        sources=sources,
+        recipe=recipe,
+        keep_secrets=keep_secrets,
+        ends=ends or {},
+    )
+    return put_catalog(open_folder(url, catalog_options(storage_options)), change)
+
+
+def new_content(
+    group: VirtualGroup,
+    operation: str,
+    *,
+    extra: Mapping[str, Any],
+    sources: SourceUrls,
+    recipe: Mapping[str, Any] | None,
+    keep_secrets: bool,
+    ends: LabelEnds,
+) -> Change:
+    """A change to something else than there was, all of whose rows are written."""
+    check_choice("sources", sources, ("absolute", "relative"))
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(f"extra must be strict JSON: {error}") from error
+    own = {
+        "source_urls": sources,
+        "extra": dict(extra),
+        "recipe": recipe,
+        "drifts": merged_drifts((), group.report.rows),
+        "pending": {},
+        "ends": ends,
+    }
+    arrays = {path: written(array) for path, array in group.all_arrays().items()}
+    said = f"{len(arrays)} arrays written"
+    return Change(operation, said, group, arrays, own, keep_secrets=keep_secrets)
+
+
+def put_catalog(folder: Folder, change: Change) -> str:
+    """Write a catalog, as `write_catalog` does; return its digest."""
+    name = new_id()
     with write_errors_told("the catalog", folder.url, CatalogError):
         try:
-            with folder.changing(ROOT_FILE, None, part_files(commit.id)) as replace_root:
+            with folder.changing(ROOT_FILE, None, part_files(name)) as replace_root:
                 before = _to_be_replaced(folder)
-                part = write_part(folder, commit.id, arrays, sources, keep_secrets=keep_secrets)
-                snapshot = _snapshot(group, part, commit, sources, extra, recipe, ends or {})
+                part = _written(folder, name, change, _NOTHING)
+                snapshot = _following(_NOTHING, (), replace(change, amends=True), part, name)
+                snapshot = replace(snapshot, identity=part.identity)
                 replace_root(Root(snapshot, {}, created_by()).to_bytes(), {}, before)
         except BaseException:
             folder.unmake()
             raise
     return snapshot.digest
-
-
-def _snapshot(
-    group: VirtualGroup,
-    written: WrittenPart,
-    commit: Commit,
-    sources: SourceUrls,
-    extra: Mapping[str, Any],
-    recipe: Mapping[str, Any] | None,
-    ends: LabelEnds,
-) -> Snapshot:
-    """A snapshot of one part."""
-    shared = Interned()
-    entries = {}
-    for path, array in group.all_arrays().items():
-        rows = written.rows[path]
-        layout = whole(0, rows.grid_shape)
-        entries[path] = array_entry(array, path, shared, layout, rows.counts, rows.content)
-    root = group_entry(group, "", entries)
-    parts = (written.entry,)
-    return Snapshot(
-        commit.id,
-        (commit,),
-        root,
-        shared,
-        parts,
-        written.prefixes,
-        sources,
-        extra,
-        recipe,
-        written.identity,
-        merged_drifts((), group.report.rows),
-        ends=ends,
-    )
 
 
 def new_id() -> str:
@@ -171,13 +176,6 @@ def new_id() -> str:
 def now() -> str:
     """The time, as commits state it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _check_extra(extra: Mapping[str, Any]) -> None:
-    try:
-        json.dumps(extra, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"extra must be strict JSON: {error}") from error
 
 
 def _to_be_replaced(folder: Folder) -> list[str]:
@@ -240,6 +238,13 @@ def created_by() -> str:
         return f"gridref {version('gridref')}"
     except PackageNotFoundError:
         return "gridref"
+
+
+_NOTHING = Snapshot(
+    "0" * 16, (Commit("0" * 16, None, "", "", ""),), GroupEntry({}, {}, {}), Interned(), (), (),
+    "absolute", {},
+)  # fmt: skip
+"""What a new catalog takes the place of."""
 
 
 # Drafts: tables of a commit that may not be wanted
@@ -648,26 +653,29 @@ def _step_of(base: Base, change: Change) -> Step:
     merged = f"{name}c"
 
     def write(drafts: Drafts) -> Root:
-        snapshot = base.root.snapshot
-        new = {path: grown.new for path, grown in change.arrays.items() if grown.new is not None}
-        part = None
-        if new:
-            part = write_part(
-                drafts,
-                name,
-                new,
-                change.changes.get("source_urls", snapshot.source_urls),
-                () if _is_anew(change) else snapshot.prefixes,
-                # Of values that are as before, what was to be left out was left out before.
-                keep_secrets=change.is_alike or change.keep_secrets,
-                keep_statistics=change.is_alike,
-            )
-        following = _following(base, change, part, name)
-        root = replace(base.root, snapshot=following, created_by=created_by())
+        before, parts = base.root.snapshot, _parts_kept(base, change)
+        is_written = any(grown.new is not None for grown in change.arrays.values())
+        part = _written(drafts, name, change, before) if is_written else None
+        snapshot = _without_unused(_following(before, parts, change, part, name))
+        root = replace(base.root, snapshot=snapshot, created_by=created_by())
         root = _with_content(base, root, change, drafts)
         return _compacted(base, root, merged, drafts)
 
     return Step(write, (*part_files(name), *part_files(merged)))
+
+
+def _written(folder: TablePlace, name: str, change: Change, before: Snapshot) -> WrittenPart:
+    """Write the rows that a change adds."""
+    return write_part(
+        folder,
+        name,
+        {path: grown.new for path, grown in change.arrays.items() if grown.new is not None},
+        change.changes.get("source_urls", before.source_urls),
+        () if _is_anew(change) else before.prefixes,
+        # Of values that are as before, what was to be left out was left out before.
+        keep_secrets=change.is_alike or change.keep_secrets,
+        keep_statistics=change.is_alike,
+    )
 
 
 def _is_anew(change: Change) -> bool:
@@ -676,33 +684,36 @@ def _is_anew(change: Change) -> bool:
     return all(own is not None and all(each.part == NEW for each in own) for own in laid)
 
 
-def _following(base: Base, change: Change, part: WrittenPart | None, name: str) -> Snapshot:
+def _following(
+    before: Snapshot,
+    parts: Sequence[PartEntry],
+    change: Change,
+    part: WrittenPart | None,
+    name: str,
+) -> Snapshot:
     """The next snapshot; arrays whose content has to be counted anew have none yet."""
-    before = base.root.snapshot
     old = before.root.all_arrays()
-    parts = (*_parts_kept(base, change), *([part.entry] if part else []))
     shared = Interned()
     entries: dict[str, ArrayEntry] = {}
     for path, grown in change.arrays.items():
         old_layout = before.shared.layouts[old[path].layout] if path in old else ()
-        layout = grown.layout(old_layout, len(before.parts))
+        layout = grown.layout(old_layout, len(parts))
         counts, content = _counted(
             grown, before, old.get(path), part.rows.get(path) if part else None
         )
         entries[path] = array_entry(grown.shown, path, shared, layout, counts, content)
     parent = before.log[-1].parent if change.amends else before.id
     this = Commit(name, parent, now(), change.operation, change.message)
-    following = replace(
+    return replace(
         before,
         id=name,
         log=(*before.log[:-1], this) if change.amends else next_log(before, this),
         root=group_entry(change.group, "", entries),
         shared=shared,
-        parts=parts,
+        parts=(*parts, *([part.entry] if part else [])),
         prefixes=part.prefixes if part else before.prefixes,
         **{"ends": before.ends if change.is_alike else {}, **change.changes},
     )
-    return _without_unused(following)
 
 
 def next_log(before: Snapshot, this: Commit) -> tuple[Commit, ...]:
