@@ -421,27 +421,6 @@ _BEYOND = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
-    """The structure of an element of an array index.
-
-    Attributes
-    ----------
-    dtype
-        Fields ``address`` and perhaps ``length`` (unsigned bytes, little-endian) and
-        ``filter_mask``.
-    client
-        The number by which every part of the array names this kind of element.
-    """
-
-    dtype: np.dtype[np.void]
-    client: int
-
-    @property
-    def n_bytes(self) -> int:
-        return self.dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
 class BlockRun:
     """Blocks with equal numbers of elements, each with a checksum at its end.
 
@@ -464,9 +443,9 @@ class BlockRun:
     n_skipped: int
     structure: str
 
-    def n_bytes(self, elements: Elements) -> int:
+    def n_bytes(self, element: np.dtype[np.void]) -> int:
         n_head = len(self.prefix) + self.n_skipped
-        return n_head + self.n_elements * elements.n_bytes + CHECKSUM_BYTES
+        return n_head + self.n_elements * element.itemsize + CHECKSUM_BYTES
 
     def part(self, start: int, stop: int) -> BlockRun:
         """Some of the blocks."""
@@ -477,38 +456,50 @@ class BlockRun:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadRun:
-    run: BlockRun
-    rows: NDArray[np.uint8]
+def chunk_dtype(
+    request: IndexRequest, n_bytes: int, structure: str, *more: tuple[Any, ...]
+) -> np.dtype[np.void]:
+    """An entry of an index: address, if filtered stored size and filter mask, then other fields.
 
-
-def array_elements(request: IndexRequest, client: int, element_bytes: int) -> Elements:
-    """The elements of an array whose header gives this client number and element size.
-
-    The width of the stored size follows from the element's. It depends on the chunk's size in
+    The width of the stored size follows from the entry's. It depends on the chunk's size in
     version 4 of the data layout message. In version 5 it is the width of all lengths.
     """
+    address = ("address", f"<u{request.file.offset_bytes}")
+    dtype = np.dtype([address, *more])
+    if request.is_filtered:
+        width = n_bytes - dtype.itemsize - _MASK_BYTES
+        if not 0 < width <= 8:
+            raise SourceFormatError(f"{structure} of {n_bytes} bytes")
+        dtype = np.dtype([address, ("length", "u1", (width,)), ("filter_mask", "<u4"), *more])
+    if dtype.itemsize != n_bytes:
+        raise SourceFormatError(f"{structure} of {n_bytes} bytes")
+    return dtype
+
+
+def _array_header(
+    request: IndexRequest, n_bytes: int, signature: bytes, array: str
+) -> tuple[FieldCursor, np.dtype[np.void]]:
+    """The header of an array, up to its elements, and what these are."""
+    cursor = read_checked(request, request.index_address, n_bytes, f"the header of {array}")
+    cursor.expect(signature, "signature")
+    version, client, element_bytes = cursor.take(1), cursor.take(1), cursor.take(1)
+    if version != 0:
+        raise UnsupportedFeatureError(f"{array} has the unknown version {version}")
     if client not in (0, 1):
         raise UnsupportedFeatureError(
             f"the array index holds elements of the unknown kind {client}"
         )
-    address_bytes = request.file.offset_bytes
-    fields: list[tuple[str, str] | tuple[str, str, tuple[int]]]
-    fields = [("address", f"<u{address_bytes}")]
     if bool(client) != request.is_filtered:
         raise SourceFormatError(
             "the chunk index and the filters of the dataset contradict each other"
         )
-    if client == 1:
-        width = element_bytes - address_bytes - _MASK_BYTES
-        if not 0 < width <= 8:
-            raise SourceFormatError(f"the chunk index has elements of {element_bytes} bytes")
-        fields += [("length", "u1", (width,)), ("filter_mask", "<u4")]
-    dtype = np.dtype(fields)
-    if dtype.itemsize != element_bytes:
-        raise SourceFormatError(f"the chunk index has elements of {element_bytes} bytes")
-    return Elements(dtype, client)
+    return cursor, chunk_dtype(request, element_bytes, "the chunk index has elements")
+
+
+def _prefix(request: IndexRequest, signature: bytes) -> bytes:
+    """The first bytes of each block of an array: version, kind of elements, and its header."""
+    address = request.index_address.to_bytes(request.file.offset_bytes, "little")
+    return signature + bytes([0, request.is_filtered]) + address
 
 
 def read_checked(request: IndexRequest, address: int, length: int, structure: str) -> FieldCursor:
@@ -541,77 +532,78 @@ def verify_rows(
 
 
 def read_blocks(
-    request: IndexRequest, elements: Elements, runs: Iterable[BlockRun]
+    request: IndexRequest, element: np.dtype[np.void], runs: Iterable[BlockRun]
 ) -> list[StoredChunks]:
     """The chunks in all blocks, numbered by array index.
 
     Blocks of all runs are read and verified together in batches, which is faster for short runs.
     """
     chunks: list[StoredChunks] = []
-    batch: list[_ReadRun] = []
+    batch: list[tuple[BlockRun, NDArray[np.uint8]]] = []
     n_pending = 0
     for run in runs:
-        length = run.n_bytes(elements)
+        length = run.n_bytes(element)
         request.budget.spend(length * len(run.addresses), run.structure)
         step = max(1, BATCH_BYTES // length)
         for start in range(0, len(run.addresses), step):
             part = run.part(start, start + step)
             if n_pending + length * len(part.addresses) > BATCH_BYTES:
-                chunks += _finished(request, elements, batch)
+                chunks += _finished(request, element, batch)
                 batch, n_pending = [], 0
-            batch.append(
-                _ReadRun(part, request.file.read_rows(part.addresses, length, part.structure))
-            )
+            batch.append((part, request.file.read_rows(part.addresses, length, part.structure)))
             n_pending += length * len(part.addresses)
-    return chunks + _finished(request, elements, batch)
+    return chunks + _finished(request, element, batch)
 
 
 def _finished(
-    request: IndexRequest, elements: Elements, batch: list[_ReadRun]
+    request: IndexRequest,
+    element: np.dtype[np.void],
+    batch: list[tuple[BlockRun, NDArray[np.uint8]]],
 ) -> list[StoredChunks]:
     """Verify all blocks at once, then take their elements."""
     if not batch:
         return []
-    widths = [read.rows.shape[1] for read in batch]
-    sizes = [len(read.rows) for read in batch]
-    rows = batch[0].rows
+    widths = [rows.shape[1] for _, rows in batch]
+    sizes = [len(rows) for _, rows in batch]
+    together = batch[0][1]
     if len(batch) > 1:
-        rows = np.zeros((sum(sizes), max(widths)), np.uint8)
+        together = np.zeros((sum(sizes), max(widths)), np.uint8)
         stops = np.cumsum(sizes).tolist()
-        for read, width, stop in zip(batch, widths, stops, strict=True):
-            rows[stop - len(read.rows) : stop, :width] = read.rows
+        for (_, rows), width, stop in zip(batch, widths, stops, strict=True):
+            together[stop - len(rows) : stop, :width] = rows
     verify_rows(
         request.file,
-        rows,
+        together,
         np.repeat(widths, sizes) - CHECKSUM_BYTES,
-        np.concatenate([read.run.addresses for read in batch]),
-        batch[0].run.structure,
+        np.concatenate([run.addresses for run, _ in batch]),
+        batch[0][0].structure,
     )
-    return [_elements_of(request, elements, read) for read in batch]
+    return [_elements_of(request, element, run, rows) for run, rows in batch]
 
 
-def _elements_of(request: IndexRequest, elements: Elements, read: _ReadRun) -> StoredChunks:
-    run, rows = read.run, read.rows
+def _elements_of(
+    request: IndexRequest, element: np.dtype[np.void], run: BlockRun, rows: NDArray[np.uint8]
+) -> StoredChunks:
     if (rows[:, : len(run.prefix)] != np.frombuffer(run.prefix, np.uint8)).any():
         place = request.file.place(int(run.addresses[0]))
         raise SourceFormatError(f"{run.structure} is not where it should be", place)
     n_head = len(run.prefix) + run.n_skipped
-    body = np.ascontiguousarray(rows[:, n_head:-CHECKSUM_BYTES]).view(elements.dtype)
+    body = np.ascontiguousarray(rows[:, n_head:-CHECKSUM_BYTES]).view(element)
     index = run.first_index[:, None] + np.arange(run.n_elements)
-    return defined_elements(request.file, elements, body, index)
+    return defined_elements(request, body, index)
 
 
 def defined_elements(
-    file: Hdf5Bytes, elements: Elements, records: NDArray[np.void], index: NDArray[np.int64]
+    request: IndexRequest, records: NDArray[np.void], index: NDArray[np.int64]
 ) -> StoredChunks:
     """The elements that have an address, numbered by array index."""
-    is_defined = records["address"] != file.undefined_address
+    is_defined = records["address"] != request.file.undefined_address
     defined = records[is_defined]
     return StoredChunks(
         index[is_defined],
         defined["address"].astype(np.uint64),
-        stored_size(defined["length"]) if elements.client else None,
-        np.ascontiguousarray(defined["filter_mask"]) if elements.client else None,
+        stored_size(defined["length"]) if request.is_filtered else None,
+        np.ascontiguousarray(defined["filter_mask"]) if request.is_filtered else None,
     )
 
 
@@ -680,28 +672,22 @@ def walk_fixed_array(request: IndexRequest) -> StoredChunks:
         If it is of an unknown version.
     """
     file = request.file
-    header = request.index_address
     n_bytes = 8 + file.length_bytes + file.offset_bytes + CHECKSUM_BYTES
-    cursor = read_checked(request, header, n_bytes, "the header of the fixed array")
-    cursor.expect(b"FAHD", "signature")
-    version = cursor.take(1)
-    if version != 0:
-        raise UnsupportedFeatureError(f"the fixed array has the unknown version {version}")
-    elements = array_elements(request, cursor.take(1), cursor.take(1))
+    cursor, element = _array_header(request, n_bytes, b"FAHD", "the fixed array")
     page_bits = cursor.take(1)
     n_elements = cursor.take(file.length_bytes)
     address = cursor.take(file.offset_bytes)
     _check_size(request, n_elements)
     if address == file.undefined_address:
         return join_chunks([])
-    prefix = b"FADB" + bytes([0, elements.client]) + header.to_bytes(file.offset_bytes, "little")
+    prefix = _prefix(request, b"FADB")
     if page_bits >= file.length_bytes * 8 or n_elements <= 1 << page_bits:
         request.file.check_range(address, 0, _BLOCK)
         block = np.array([address], np.int64)
         runs = [BlockRun(block, np.zeros(1, np.int64), n_elements, prefix, 0, _BLOCK)]
     else:
-        runs = _fixed_pages(request, elements, address, n_elements, 1 << page_bits, prefix)
-    chunks = join_chunks(read_blocks(request, elements, runs))
+        runs = _fixed_pages(request, element, address, n_elements, 1 << page_bits)
+    chunks = join_chunks(read_blocks(request, element, runs))
     number = numbers_of(request, chunks.number, range(len(request.shape)))
     return StoredChunks(number, chunks.address, chunks.length, chunks.filter_mask)
 
@@ -718,13 +704,13 @@ def _check_size(request: IndexRequest, n_elements: int) -> None:
 
 def _fixed_pages(
     request: IndexRequest,
-    elements: Elements,
+    element: np.dtype[np.void],
     address: int,
     n_elements: int,
     page_elements: int,
-    prefix: bytes,
 ) -> list[BlockRun]:
     """Pages are one after the other, whether written or not; the last one is shorter."""
+    prefix = _prefix(request, b"FADB")
     n_pages = -(-n_elements // page_elements)
     n_bitmap = -(-n_pages // 8)
     head_bytes = len(prefix) + n_bitmap + CHECKSUM_BYTES
@@ -732,7 +718,7 @@ def _fixed_pages(
     cursor.expect(prefix, "prefix")
     bitmap = np.frombuffer(cursor.take_bytes(n_bitmap), np.uint8)
     written = np.flatnonzero(np.unpackbits(bitmap, count=n_pages))
-    page_bytes = page_elements * elements.n_bytes + CHECKSUM_BYTES
+    page_bytes = page_elements * element.itemsize + CHECKSUM_BYTES
     start = address + head_bytes
     if len(written):
         request.file.check_range(start, int(written[-1]) * page_bytes, _FIXED_PAGE)
@@ -746,7 +732,6 @@ def _fixed_pages(
 
 # Extensible arrays: for datasets that grow without limit along one dimension
 
-_HEADER = "the header of the extensible array"
 _INDEX_BLOCK = "the index block of the extensible array"
 _SUPER_BLOCK = "a super block of the extensible array"
 _DATA_BLOCK = "a data block of the extensible array"
@@ -766,8 +751,7 @@ class _SuperBlock:
 class _Header:
     """The header of an extensible array: everything else follows from it."""
 
-    address: int
-    elements: Elements
+    element: np.dtype[np.void]
     max_bits: int
     n_direct_elements: int
     min_block_elements: int
@@ -788,11 +772,6 @@ class _Header:
     def n_direct_super_blocks(self) -> int:
         """The number of super blocks that have their data blocks in the index block."""
         return 2 * (self.min_block_pointers.bit_length() - 1)
-
-    def prefix(self, signature: bytes, offset_bytes: int) -> bytes:
-        """The first bytes of every block."""
-        head = signature + bytes([0, self.elements.client])
-        return head + self.address.to_bytes(offset_bytes, "little")
 
     def super_blocks(self) -> list[_SuperBlock]:
         """All possible super blocks: they double the number of blocks and their length in turn."""
@@ -834,12 +813,7 @@ def walk_extensible_array(request: IndexRequest) -> StoredChunks:
 def _read_header(request: IndexRequest) -> _Header:
     file = request.file
     n_bytes = 12 + 6 * file.length_bytes + file.offset_bytes + CHECKSUM_BYTES
-    cursor = read_checked(request, request.index_address, n_bytes, _HEADER)
-    cursor.expect(b"EAHD", "signature")
-    version = cursor.take(1)
-    if version != 0:
-        raise UnsupportedFeatureError(f"the extensible array has the unknown version {version}")
-    elements = array_elements(request, cursor.take(1), cursor.take(1))
+    cursor, element = _array_header(request, n_bytes, b"EAHD", "the extensible array")
     max_bits, n_direct, min_elements, min_pointers, page_bits = (cursor.take(1) for _ in range(5))
     # Numbers and sizes of super blocks and data blocks.
     cursor.take_bytes(4 * file.length_bytes)
@@ -849,8 +823,7 @@ def _read_header(request: IndexRequest) -> _Header:
     if not powers_of_two or not min_elements.bit_length() <= max_bits <= 64 or page_bits > 62:
         raise UnsupportedFeatureError("the extensible array has unknown proportions")
     return _Header(
-        request.index_address,
-        elements,
+        element,
         max_bits,
         n_direct,
         min_elements,
@@ -867,8 +840,8 @@ def _read_index_block(request: IndexRequest, header: _Header) -> list[StoredChun
     direct = super_blocks[: header.n_direct_super_blocks]
     indirect = super_blocks[header.n_direct_super_blocks :]
     n_pointers = sum(block.n_blocks for block in direct)
-    prefix = header.prefix(b"EAIB", file.offset_bytes)
-    n_element_bytes = header.n_direct_elements * header.elements.n_bytes
+    prefix = _prefix(request, b"EAIB")
+    n_element_bytes = header.n_direct_elements * header.element.itemsize
     n_bytes = (
         len(prefix)
         + n_element_bytes
@@ -877,7 +850,7 @@ def _read_index_block(request: IndexRequest, header: _Header) -> list[StoredChun
     )
     cursor = read_checked(request, header.index_block, n_bytes, _INDEX_BLOCK)
     cursor.expect(prefix, "prefix")
-    own = np.frombuffer(cursor.take_bytes(n_element_bytes), header.elements.dtype)
+    own = np.frombuffer(cursor.take_bytes(n_element_bytes), header.element)
     index = np.arange(header.n_direct_elements, dtype=np.int64)
     runs: list[BlockRun] = []
     for block in direct:
@@ -890,15 +863,14 @@ def _read_index_block(request: IndexRequest, header: _Header) -> list[StoredChun
     for block, address in zip(indirect, _addresses(request, cursor, len(indirect)), strict=True):
         if int(address) != file.undefined_address:
             runs.append(_read_super_block(request, header, block, int(address)))
-    own_chunks = defined_elements(file, header.elements, own, index)
-    return [own_chunks, *read_blocks(request, header.elements, runs)]
+    return [defined_elements(request, own, index), *read_blocks(request, header.element, runs)]
 
 
 def _read_super_block(
     request: IndexRequest, header: _Header, block: _SuperBlock, address: int
 ) -> BlockRun:
     file = request.file
-    prefix = header.prefix(b"EASB", file.offset_bytes)
+    prefix = _prefix(request, b"EASB")
     n_pages = block.block_elements // header.page_elements
     is_paged = block.block_elements > header.page_elements
     n_bitmap = block.n_blocks * -(-n_pages // 8) if is_paged else 0
@@ -923,7 +895,7 @@ def _data_blocks(
         check_addresses(request.file, addresses[order], 0, _DATA_BLOCK),
         block.first_index + order * block.block_elements,
         block.block_elements,
-        header.prefix(b"EADB", request.file.offset_bytes),
+        _prefix(request, b"EADB"),
         header.block_offset_bytes,
         _DATA_BLOCK,
     )
@@ -940,8 +912,8 @@ def _extensible_pages(
     file = request.file
     is_written = is_written & (addresses != file.undefined_address)[:, None]
     order, page = np.nonzero(is_written)
-    head_bytes = len(header.prefix(b"EADB", file.offset_bytes)) + header.block_offset_bytes
-    page_bytes = header.page_elements * header.elements.n_bytes + CHECKSUM_BYTES
+    head_bytes = len(_prefix(request, b"EADB")) + header.block_offset_bytes
+    page_bytes = header.page_elements * header.element.itemsize + CHECKSUM_BYTES
     blocks = check_addresses(file, addresses[order], 0, _DATA_BLOCK)
     return BlockRun(
         blocks + head_bytes + CHECKSUM_BYTES + page * page_bytes,

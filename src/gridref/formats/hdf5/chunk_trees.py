@@ -33,6 +33,7 @@ from gridref.formats.hdf5.chunk_index import (
     StoredChunks,
     check_addresses,
     checked_table,
+    chunk_dtype,
     join_chunks,
     numbers_inside,
     stored_size,
@@ -86,9 +87,15 @@ def walk_btree_v1(request: IndexRequest) -> StoredChunks:
         children = [part.entries["child"] for part in parts]
         addresses = check_addresses(file, np.concatenate(children), 0, _WHAT)
         if not len(addresses):
-            return StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
+            return join_chunks([])
         level -= 1
-    return _joined_leaves(request, _leaves(request, nodes.entries(addresses, 0), bounds))
+    leaves = nodes.entries(addresses, 0)
+    _check_keys(leaves, bounds)
+    chunks = join_chunks(
+        _stored(request, part.entries, _numbers(request, part.keys)) for part in leaves
+    )
+    _check_order(chunks.number)
+    return chunks
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,13 +169,6 @@ def _differing(dtype: np.dtype[np.void], request: IndexRequest) -> Iterator[slic
         for field, at in (entries.base.fields[name][:2] for name in names):
             yield slice(start + at, start + at + field.itemsize)
     yield slice(end, end + key.itemsize - key["origin"].itemsize)  # size and filters of no chunk
-
-
-def _leaves(
-    request: IndexRequest, parts: list[_Nodes], bounds: NDArray[np.uint64] | None
-) -> list[StoredChunks]:
-    _check_keys(parts, bounds)
-    return [_stored(request, part.entries, _numbers(request, part.keys)) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,20 +388,6 @@ def _check_order(number: NDArray[np.int64]) -> None:
         raise SourceFormatError(_UNORDERED)
 
 
-def _joined_leaves(request: IndexRequest, leaves: list[StoredChunks]) -> StoredChunks:
-    """All leaves together, column by column, which halves the peak of memory."""
-    number = np.concatenate([leaf.number for leaf in leaves] or [np.empty(0, np.int64)])
-    _check_order(number)
-    return StoredChunks(
-        number,
-        np.concatenate([leaf.address for leaf in leaves]),
-        np.concatenate([leaf.length for leaf in leaves if leaf.length is not None]),
-        np.concatenate([leaf.filter_mask for leaf in leaves if leaf.filter_mask is not None])
-        if request.is_filtered
-        else None,
-    )
-
-
 # Version 2 B-trees of chunks, a whole level at a time
 
 _UNFILTERED_RECORD, _FILTERED_RECORD = 10, 11
@@ -426,7 +412,7 @@ def walk_btree_v2(request: IndexRequest) -> StoredChunks:
         If it is of an unknown version or type.
     """
     tree = _read_header(request)
-    record = _record(request, tree.record_type, tree.record_bytes)
+    record = _record(request, tree)
     if tree.root is None or not tree.n_records:
         return join_chunks([])
     root = check_addresses(request.file, np.array([tree.root], np.uint64), 0, _WHAT)
@@ -454,27 +440,14 @@ def _read_header(request: IndexRequest) -> BTreeV2:
     return tree
 
 
-def _record(request: IndexRequest, record_type: int, record_bytes: int) -> np.dtype[np.void]:
+def _record(request: IndexRequest, tree: BTreeV2) -> np.dtype[np.void]:
     """A record: address, perhaps stored size and filter mask, and the chunk's coords."""
-    if (record_type == _FILTERED_RECORD) != request.is_filtered:
+    if (tree.record_type == _FILTERED_RECORD) != request.is_filtered:
         raise SourceFormatError(
             "the chunk B-tree and the filters of the dataset contradict each other"
         )
-    rank = len(request.shape)
-    width = record_bytes - request.file.offset_bytes - 4 - 8 * rank
-    filtered = [("length", "u1", (width,)), ("filter_mask", "<u4")]
-    if request.is_filtered and not 0 < width <= 8:
-        raise SourceFormatError(f"the chunk B-tree has records of {record_bytes} bytes")
-    dtype = np.dtype(
-        [
-            ("address", f"<u{request.file.offset_bytes}"),
-            *(filtered if request.is_filtered else []),
-            ("coords", "<u8", (rank,)),
-        ]
-    )
-    if dtype.itemsize != record_bytes:
-        raise SourceFormatError(f"the chunk B-tree has records of {record_bytes} bytes")
-    return dtype
+    coords = ("coords", "<u8", (len(request.shape),))
+    return chunk_dtype(request, tree.record_bytes, "the chunk B-tree has records", coords)
 
 
 def _read_level(
@@ -615,8 +588,7 @@ def walk_chunks(
     """
     request = IndexRequest(file, layout, shape, max_shape, is_filtered)
     if layout.index_address is None:
-        nothing = StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
-        return checked_table(request, nothing)
+        return checked_table(request, join_chunks([]))
     walker = _WALKERS.get(layout.kind)
     if walker is None:
         raise UnsupportedFeatureError(f"chunks are indexed by {layout.kind.name}")
