@@ -12,7 +12,7 @@ another file, and reads and checks their chunk indexes together.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,9 +37,7 @@ from gridref.formats.hdf5.messages import (
     ChunkIndexKind,
     CompactLayout,
     ContiguousLayout,
-    DataLayout,
     VirtualLayout,
-    data_layout_of,
 )
 from gridref.formats.hdf5.storage import Stored, fill_value, stored_chunks
 from gridref.formats.hdf5.tree import Address, DatasetNode
@@ -79,28 +77,8 @@ class ScannedArray:
     row_sizes: VirtualArray | None = None
 
 
-@dataclass(frozen=True)
-class _Content:
-    """The content of a dataset, as the one block of an array.
-
-    Attributes
-    ----------
-    stored
-        How its chunks are encoded and where they are; None if the file holds none of them.
-    inlined
-        Why its values are kept in the references, if they are.
-    """
-
-    stored: Stored | None
-    inlined: str = ""
-
-
-@dataclass(frozen=True)
-class _Sources:
-    """Sources of a virtual dataset, each described once, and how deep they are nested."""
-
-    arrays: dict[Address, VirtualArray] = field(default_factory=dict)
-    depth: int = 0
+_Sources = dict[Address, VirtualArray]
+"""Sources of virtual datasets, each described once."""
 
 
 def scan_array(
@@ -131,7 +109,7 @@ def scan_array(
         names = (*dims, *(f"{dataset.name}_axis_{axis}" for axis in axes))
     if element.form is Form.RAGGED:
         return _ragged(dataset, element, names, sizes + element.subshape, options)
-    scanned = _scan(dataset, element, options, _Sources())
+    scanned = _scan(dataset, element, options, {})
     array = _padded(scanned.array, sizes + element.subshape)
     attrs = _with_flags(dataset.attributes.public, element)
     enumeration = _enumeration(dataset, element)
@@ -147,7 +125,7 @@ def _ragged(
     options: ScanOptions,
 ) -> ScannedArray:
     name = plain_name(dataset.name)
-    array, row_sizes = ragged_arrays(dataset, name, element, _layout(dataset), options)
+    array, row_sizes = ragged_arrays(dataset, name, element, options)
     attrs = _with_flags(dataset.attributes.public, element.base or element)
     reason = f"{element.reason}, whose lengths are in {name}{ROW_SIZE}"
     return ScannedArray(
@@ -163,36 +141,35 @@ def plain_name(name: str) -> str:
     return name.removeprefix(_RENAMED) or name
 
 
-def _layout(dataset: DatasetNode) -> DataLayout:
-    return data_layout_of(dataset.file.bytes, dataset.messages, dataset.address[1])
-
-
 def _element(dataset: DatasetNode) -> ElementType:
-    element = dataset.file.shared.decoded(dataset.messages, _DATATYPE, element_type)
+    element = dataset.file.shared.decoded(dataset.header, _DATATYPE, element_type)
     if element is None:
         raise SourceFormatError("the dataset has no datatype")
     return element
 
 
 def _scan(
-    dataset: DatasetNode, element: ElementType, options: ScanOptions, sources: _Sources
+    dataset: DatasetNode,
+    element: ElementType,
+    options: ScanOptions,
+    sources: _Sources,
+    depth: int = 0,
 ) -> ScannedArray:
     shape = (dataset.shape or ()) + element.subshape
-    layout = _layout(dataset)
-    if isinstance(layout, VirtualLayout):
-        fill = fill_value(dataset, element)
-        return _virtual(dataset, element, layout, fill, options, sources)
+    if isinstance(dataset.layout, VirtualLayout):
+        return _virtual(dataset, element, dataset.layout, options, sources, depth)
+    stored: Stored | None
     if element.form is Form.MIXED:
-        stored, fill = inline_records(dataset, element, layout, options)
-        element, content = replace(element, dtype=fill.dtype), _Content(stored, element.reason)
+        stored, fill = inline_records(dataset, element, options)
+        element, inlined = replace(element, dtype=fill.dtype), element.reason
     else:
         fill = fill_value(dataset, element)
-        content = _content(dataset, element, layout, options)
+        stored, inlined = _stored_or_inlined(dataset, element, options)
     names = [f"axis_{axis}" for axis in range(len(shape))]
-    if content.stored is None or 0 in shape:
+    if stored is None or 0 in shape:
         array = missing_array(shape, element.dtype, dims=names, fill_value=fill)
     else:
-        encoding, manifest = content.stored
+        encoding, manifest = stored
         array = VirtualArray.of_one_block(
             shape,
             element.dtype,
@@ -201,55 +178,54 @@ def _scan(
             dims=names,
             fill_value=fill,
         )
-    return ScannedArray(array, Fate.INLINED if content.inlined else Fate.TAKEN, content.inlined)
+    return ScannedArray(array, Fate.INLINED if inlined else Fate.TAKEN, inlined)
 
 
 def _virtual(
     dataset: DatasetNode,
     element: ElementType,
     layout: VirtualLayout,
-    fill: Any,
     options: ScanOptions,
     sources: _Sources,
+    depth: int,
 ) -> ScannedArray:
+    fill = fill_value(dataset, element)
     if element.form is not Form.STORED or element.subshape:
         kind = "arrays" if element.form is Form.STORED else element.reason
         raise UnsupportedFeatureError(f"virtual datasets of {kind}")
-    if sources.depth >= limits().virtual_depth:
-        what = f"virtual datasets are nested {sources.depth + 1} deep"
+    if depth >= limits().virtual_depth:
+        what = f"virtual datasets are nested {depth + 1} deep"
         raise UnsupportedFeatureError(beyond("virtual_depth", what))
-    below = replace(sources, depth=sources.depth + 1)
 
     def scan_source(source: DatasetNode) -> VirtualArray:
-        known = sources.arrays
-        if source.address not in known:
-            known[source.address] = _scan(source, _element(source), options, below).array
-        return known[source.address]
+        if source.address not in sources:
+            scanned = _scan(source, _element(source), options, sources, depth + 1)
+            sources[source.address] = scanned.array
+        return sources[source.address]
 
     array, note = virtual_blocks(dataset, layout, element.dtype, fill, scan_source)
     return ScannedArray(array, reason=note)
 
 
-def _content(
-    dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
-) -> _Content:
+def _stored_or_inlined(
+    dataset: DatasetNode, element: ElementType, options: ScanOptions
+) -> tuple[Stored | None, str]:
+    """How chunks are encoded and where they are, and why values are in the references, if so.
+
+    None if the file holds no chunk.
+    """
     if element.form is Form.RAGGED:  # a source of a virtual dataset
         raise UnsupportedFeatureError(f"{element.reason} have no Zarr dtype")
     if 0 in (dataset.shape or ()):
-        return _Content(None)
+        return None, ""
     if element.form is not Form.STORED:
         inline = inline_converted if element.form is Form.CONVERTED else inline_texts
-        return _Content(inline(dataset, element, layout, options), element.reason)
-    stored = stored_chunks(dataset, element, layout, options)
-    return _Content(stored, _why_inlined(layout, stored))
-
-
-def _why_inlined(layout: DataLayout, stored: Stored | None) -> str:
+        return inline(dataset, element, options), element.reason
+    stored = stored_chunks(dataset, element, options)
     if stored is None or not stored[1].inline:
-        return ""
-    if isinstance(layout, CompactLayout):
-        return "compact layout"
-    return "external files that no chunking fits"
+        return stored, ""
+    is_compact = isinstance(dataset.layout, CompactLayout)
+    return stored, "compact layout" if is_compact else "external files that no chunking fits"
 
 
 def _padded(array: VirtualArray, sizes: tuple[int, ...]) -> VirtualArray:
@@ -340,8 +316,7 @@ def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOpti
 def _stored(node: DatasetNode, rows: ChunkManifest) -> tuple[int, Leaf | None] | None:
     """The last two of `_Known`, if the chunks of a dataset are stored in a usual way."""
     file, address = node.file.bytes, _address(node)
-    layout = _layout(node)
-    match layout:
+    match layout := node.layout:
         case ContiguousLayout(offset=int(offset)) if address + file.base_address == offset:
             return int((rows.offset + rows.length).max()) - offset, None
         case ChunkedLayout(kind=ChunkIndexKind.BTREE_V1) if address == layout.index_address:

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.bytes import Hdf5Bytes
-from gridref.formats.hdf5.datatypes import ElementType, Form, converted, element_type
+from gridref.errors import Place, ScanError, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
+from gridref.formats.hdf5.datatypes import ElementType, Form, converted, element_type, member_bytes
 from gridref.formats.hdf5.files import OpenFile
 from gridref.formats.hdf5.headers import (
     ATTRIBUTE,
@@ -38,62 +38,47 @@ from gridref.learned import FORMS
 
 # Attributes in a fractal heap: for objects with many attributes
 
-_MESSAGE = 0x0C
 _NAME_INDEX, _RECORD_BYTES = 8, 17
 _SHARED_FLAG = 0x02
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeInfo:
-    """The place of attributes outside the object header; None if there are none."""
+def dense_attribute_messages(shared: SharedMessages, info: bytes) -> tuple[int, list[bytes]]:
+    """Where an attribute info message says that attributes are, and their messages.
 
-    heap_address: int | None
-    index_address: int | None
-
-
-def attribute_info(file: Hdf5Bytes, data: bytes) -> AttributeInfo:
-    """Decode an attribute info message."""
-    width = file.offset_bytes
-    start = 4 if data[1:2] and data[1] & 1 else 2
-    if len(data) < start + 2 * width:
-        raise SourceFormatError("the attribute info message is cut off")
-    heap, index = data[start : start + width], data[start + width : start + 2 * width]
-    return AttributeInfo(_address(heap), _address(index))
-
-
-def _address(field: bytes) -> int | None:
-    return None if field.count(0xFF) == len(field) else int.from_bytes(field, "little")
-
-
-def dense_attribute_messages(shared: SharedMessages, info: AttributeInfo) -> list[bytes]:
-    """The attribute messages in a fractal heap, in order of creation.
+    They are in a fractal heap, which has none where there is no index. They are listed in order of
+    creation.
 
     Raises
     ------
     SourceFormatError
         If the heap or its index is corrupt.
     """
-    if info.heap_address is None or info.index_address is None:
-        return []
-    heap = FractalHeap(shared.file, info.heap_address)
+    file = shared.file
+    cursor = FieldCursor(info, "the attribute info message", Place())
+    cursor.take(1)
+    cursor.take_bytes(2 if cursor.take(1) & 1 else 0)  # the largest number in order of creation
+    heap_address, index = cursor.take(file.offset_bytes), cursor.take(file.offset_bytes)
+    if file.undefined_address in (heap_address, index):
+        return heap_address, []
+    heap = FractalHeap(file, heap_address)
     records = records_of(
-        shared.file,
-        info.index_address,
+        file,
+        index,
         "the index of attributes",
         record_type=_NAME_INDEX,
         record_bytes=_RECORD_BYTES,
     )
     # Heap id, message flags, order of creation, hash of the name.
     records.sort(key=lambda record: record[12:8:-1])
-    return [
-        shared.in_heap(_MESSAGE, record[:8]) if record[8] & _SHARED_FLAG else heap.get(record[:8])
+    return heap_address, [
+        shared.in_heap(ATTRIBUTE, record[:8]) if record[8] & _SHARED_FLAG else heap.get(record[:8])
         for record in records
     ]
 
 
 # Attribute messages, taken apart
 
-_DATASPACE, _DATATYPE, _ATTRIBUTE, _ATTRIBUTE_INFO = 0x01, 0x03, 0x0C, 0x15
+_DATASPACE, _DATATYPE = 0x01, 0x03
 _SHARED_DATATYPE, _SHARED_DATASPACE = 0x01, 0x02
 _SIZES = struct.Struct("<HHH")
 
@@ -131,13 +116,11 @@ def attribute_messages(
         If the heap or the index that holds them is corrupt.
     """
     for message in messages:
-        if message.kind == _ATTRIBUTE:
+        if message.kind == ATTRIBUTE:
             yield shared.resolved(message).data, message.address
-        elif message.kind == _ATTRIBUTE_INFO:
-            info = attribute_info(shared.file, message.data)
-            if info.heap_address is not None:
-                for body in dense_attribute_messages(shared, info):
-                    yield body, info.heap_address
+        elif message.kind == ATTRIBUTE_INFO:
+            address, bodies = dense_attribute_messages(shared, message.data)
+            yield from ((body, address) for body in bodies)
 
 
 def cut_attribute(data: bytes) -> StoredAttribute:
@@ -176,16 +159,13 @@ def _cut_head(head: bytes) -> tuple[bytes, bytes, bytes, tuple[bool, bool]]:
     return name.partition(b"\0")[0], datatype, dataspace, is_shared
 
 
-def datatype_of(shared: SharedMessages, attribute: StoredAttribute, address: int) -> bytes:
-    """The message about the elements of an attribute."""
-    message = HeaderMessage(_DATATYPE, attribute.datatype, address, attribute.is_shared[0])
-    return shared.resolved(message).data
-
-
-def dataspace_of(shared: SharedMessages, attribute: StoredAttribute, address: int) -> bytes:
-    """The message about the number of elements of an attribute."""
-    message = HeaderMessage(_DATASPACE, attribute.dataspace, address, attribute.is_shared[1])
-    return shared.resolved(message).data
+def resolved_part(
+    shared: SharedMessages, attribute: StoredAttribute, kind: int, address: int
+) -> bytes:
+    """The message about the elements of an attribute, or about their number."""
+    data = attribute.datatype if kind == _DATATYPE else attribute.dataspace
+    is_shared = attribute.is_shared[kind == _DATASPACE]
+    return shared.resolved(HeaderMessage(kind, data, address, is_shared)).data
 
 
 # Attribute values, as xarray with h5netcdf presents them
@@ -257,12 +237,15 @@ class _Attribute(NamedTuple):
     ----------
     name, text
         Its name, as stored and as text.
+    is_record
+        Whether netCDF4 or the dimension scales write it for their own use.
     element, shape
         Its elements.
     """
 
     name: bytes
     text: str
+    is_record: bool
     element: ElementType
     shape: tuple[int, ...] | None
 
@@ -271,7 +254,7 @@ class _Attribute(NamedTuple):
         if self.element.form not in _WITHOUT_HEAP:
             return False
         is_number = isinstance(value, np.generic) and not isinstance(value, np.void)
-        return is_number or isinstance(value, str) or self.name in _RECORDS
+        return is_number or isinstance(value, str) or self.is_record
 
 
 class _Planned(NamedTuple):
@@ -279,7 +262,7 @@ class _Planned(NamedTuple):
 
     Attributes
     ----------
-    attribute, text, is_record
+    attribute
         All that similar headers have in common.
     block, data
         The block of the header, and the bytes in it.
@@ -288,8 +271,6 @@ class _Planned(NamedTuple):
     """
 
     attribute: _Attribute
-    text: str
-    is_record: bool
     block: int
     data: slice
     values: dict[bytes, Any]
@@ -312,19 +293,19 @@ def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
         return _each_read(file, header)
     result = ObjectAttributes()
     public, records = result.public, result.records
-    for attribute, text, is_record, block, place, values in plan:
+    for attribute, block, place, values in plan:
         data = header.blocks[block].data[place]
         value = values.get(data)
         if value is None:
             try:
                 value = _value(file, attribute, data)
             except ScanError as error:
-                result.unreadable[text] = str(error.located(file.place()))
+                result.unreadable[attribute.text] = str(error.located(file.place()))
                 continue
             is_short = len(data) <= _SHORT_BYTES and len(values) < _MOST_VALUES
             if is_short and attribute.is_constant(value):
                 values[data] = value
-        (records if is_record else public)[text] = value
+        (records if attribute.is_record else public)[attribute.text] = value
     return result
 
 
@@ -346,9 +327,8 @@ def _plan(header: ObjectHeader, file: Hdf5Bytes) -> tuple[_Planned, ...] | None:
             except ScanError:
                 return None
             data = slice(place.stop - len(stored.data), place.stop)
-            is_record = attribute.name in _RECORDS
-            plan.append(_Planned(attribute, attribute.text, is_record, number, data, {}))
-    if len({planned.text for planned in plan}) < len(plan):
+            plan.append(_Planned(attribute, number, data, {}))
+    if len({planned.attribute.text for planned in plan}) < len(plan):
         return None
     if not header.tracks_attribute_order:
         plan.sort(key=lambda planned: planned.attribute.name)
@@ -356,7 +336,8 @@ def _plan(header: ObjectHeader, file: Hdf5Bytes) -> tuple[_Planned, ...] | None:
 
 
 def _named(name: bytes, element: ElementType, shape: tuple[int, ...] | None) -> _Attribute:
-    return _Attribute(name, name.decode("utf-8", "backslashreplace"), element, shape)
+    text = name.decode("utf-8", "backslashreplace")
+    return _Attribute(name, text, name in _RECORDS, element, shape)
 
 
 class _Found(NamedTuple):
@@ -380,7 +361,7 @@ def _each_read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
             result.public.pop(attribute.text, None)
             result.records.pop(attribute.text, None)
         elif attribute.name not in _UNREAD:
-            shown = result.records if attribute.name in _RECORDS else result.public
+            shown = result.records if attribute.is_record else result.public
             shown[attribute.text] = value
     return result
 
@@ -393,14 +374,14 @@ def _found(file: OpenFile, body: bytes, address: int) -> _Found:
         return known
     try:
         stored = cut_attribute(body)
-        shape = read_dataspace(dataspace_of(file.shared, stored, address), width).shape
+        shape = read_dataspace(resolved_part(file.shared, stored, _DATASPACE, address), width).shape
     except ScanError as error:
         raise error.located(file.bytes.place(address, len(body))) from None
     attribute = _named(stored.name, _NO_ELEMENTS, shape)
     if stored.name in _UNREAD:
         return _Found(attribute, None)
     try:
-        element = element_type(datatype_of(file.shared, stored, address))
+        element = element_type(resolved_part(file.shared, stored, _DATATYPE, address))
         attribute = attribute._replace(element=element)
         value = _value(file, attribute, stored.data)
     except ScanError as error:
@@ -422,7 +403,7 @@ def _n_elements(data: bytes, element: ElementType, shape: tuple[int, ...]) -> in
 
 def _value(file: OpenFile, attribute: _Attribute, data: bytes) -> Any:
     """The value of an attribute, out of the bytes of its elements."""
-    name, _, element, shape = attribute
+    name, element, shape = attribute.name, attribute.element, attribute.shape
     if shape is None:
         return _empty(element)
     count = _n_elements(data, element, shape)
@@ -517,12 +498,9 @@ def _several(data: bytes, element: ElementType, count: int, file: OpenFile) -> A
 
 
 def _dictionaries(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:
-    stored = np.frombuffer(data, np.uint8, count * element.itemsize)
-    rows = stored.reshape(count, element.itemsize)
     columns = []
-    for member in element.members:
-        start, n_each = member.offset, member.n_elements
-        part = rows[:, start : start + n_each * member.element.itemsize].tobytes()
+    for member, part in member_bytes(data, element, count):
+        n_each = member.n_elements
         values = _several(part, replace(member.element, subshape=()), count * n_each, file)
         if member.element.subshape:
             values = [values[row * n_each : (row + 1) * n_each] for row in range(count)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cached_property
@@ -683,11 +683,19 @@ def converted(raw: bytes, element: ElementType, n_elements: int) -> NDArray[Any]
 
 
 def _struct_values(raw: bytes, element: ElementType, n_elements: int) -> NDArray[Any]:
-    rows = np.frombuffer(raw, np.uint8).reshape(n_elements, element.itemsize)
     values = np.zeros(n_elements, element.dtype)
-    for member in element.members:
-        stop = member.offset + member.n_elements * member.element.itemsize
-        part = rows[:, member.offset : stop].tobytes()
+    for member, part in member_bytes(raw, element, n_elements):
         flat = converted(part, member.element, n_elements * member.n_elements)
         values[member.name] = flat.reshape(n_elements, *member.element.subshape)
     return values
+
+
+def member_bytes(
+    raw: bytes, element: ElementType, n_elements: int
+) -> Iterator[tuple[MemberType, bytes]]:
+    """The members of a compound, and the bytes that all elements have of each."""
+    stored = np.frombuffer(raw, np.uint8, n_elements * element.itemsize)
+    rows = stored.reshape(n_elements, element.itemsize)
+    for member in element.members:
+        stop = member.offset + member.n_elements * member.element.itemsize
+        yield member, rows[:, member.offset : stop].tobytes()

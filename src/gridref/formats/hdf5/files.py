@@ -363,7 +363,7 @@ class OpenFile:
             if header is None or _DATATYPE not in header.kinds or _LAYOUT in header.kinds:
                 continue
             with suppress(ScanError):
-                element = self.shared.decoded(header.messages, _DATATYPE, element_type)
+                element = self.shared.decoded(header, _DATATYPE, element_type)
                 if element is not None:
                     names.setdefault(element, link.name.decode("utf-8", "backslashreplace"))
         return names

@@ -23,7 +23,7 @@ from gridref.formats.hdf5.bytes import SIGNATURE, FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.files import OpenFile, open_file
 from gridref.formats.hdf5.headers import read_header
 from gridref.formats.hdf5.inline import ROW_SIZE, sample_dimension
-from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind, data_layout_of
+from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
 from gridref.formats.hdf5.tree import (
     NAMED_DATATYPE,
     DatasetNode,
@@ -247,8 +247,7 @@ def _indexes(root: GroupNode) -> Iterator[tuple[str, str]]:
 
 def _index_of(dataset: DatasetNode) -> ChunkIndexKind | None:
     with suppress(ScanError):  # the scan reports it
-        layout = data_layout_of(dataset.file.bytes, dataset.messages, dataset.address[1])
-        return layout.kind if isinstance(layout, ChunkedLayout) else None
+        return dataset.layout.kind if isinstance(dataset.layout, ChunkedLayout) else None
     return None
 
 

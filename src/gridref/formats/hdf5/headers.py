@@ -21,7 +21,7 @@ Source for cache images: HDF5 1.10 on, ``H5Cimage.c`` ("Metadata Cache Image blo
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -454,24 +454,22 @@ class SharedMessages:
             original = self._resolved[key] = self._resolve(message)
         return original
 
-    def decoded[T](
-        self, messages: Iterable[HeaderMessage], kind: int, decode: Callable[[bytes], T]
-    ) -> T | None:
-        """The body of the first message of a kind; None if there is none.
+    def decoded[T](self, header: ObjectHeader, kind: int, decode: Callable[[bytes], T]) -> T | None:
+        """What the first message of a kind in a header says; None if there is none.
 
         Raises
         ------
         SourceFormatError, UnsupportedFeatureError
             The errors of `decode`, with the message's place in the file.
         """
-        for message in messages:
-            if message.kind == kind:
-                try:
-                    return decode(self.resolved(message).data)
-                except ScanError as error:
-                    place = self.file.place(message.address, len(message.data))
-                    raise error.located(place) from error.__cause__
-        return None
+        message = header.first(kind)
+        if message is None:
+            return None
+        try:
+            return decode(self.resolved(message).data)
+        except ScanError as error:
+            place = self.file.place(message.address, len(message.data))
+            raise error.located(place) from error.__cause__
 
     def in_heap(self, kind: int, heap_id: bytes) -> bytes:
         """The body of a message of some type in the heap for shared messages of this type.

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from gridref.codecs import decode_chunk
 from gridref.errors import DecodeError, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.attributes import heap_values
-from gridref.formats.hdf5.datatypes import ElementType, Form, converted
+from gridref.formats.hdf5.datatypes import ElementType, Form, converted, member_bytes
 from gridref.formats.hdf5.files import OpenFile
-from gridref.formats.hdf5.messages import DataLayout
+from gridref.formats.hdf5.messages import VirtualLayout
 from gridref.formats.hdf5.storage import (
     Stored,
     one_chunk,
@@ -48,9 +48,7 @@ from gridref.model.manifest import ChunkManifest, ChunkState
 _BATCH_BYTES = 1 << 24
 
 
-def read_elements(
-    dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
-) -> bytes:
+def read_elements(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> bytes:
     """The bytes of all elements in C order, as they are stored before filters are applied.
 
     Raises
@@ -66,7 +64,7 @@ def read_elements(
     fill = stored_fill(dataset)
     if len(fill) == math.prod(element.subshape) * element.itemsize:
         values[...] = np.frombuffer(fill, opaque.dtype).reshape(element.subshape)
-    stored = stored_chunks(dataset, opaque, layout, options)
+    stored = stored_chunks(dataset, opaque, options)
     if stored is not None and values.size:
         _fill_in(values, stored, dataset, options)
     return values.tobytes()
@@ -135,13 +133,11 @@ def _ranges(
 # Values as one inline chunk
 
 
-def inline_converted(
-    dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
-) -> Stored:
+def inline_converted(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> Stored:
     """Keep the values of stored elements inline, if no codec describes the conversion."""
     n_elements = n_elements_of(dataset, element)
     refuse_if_large(n_elements * element.dtype.itemsize, options.max_inline_bytes, element.reason)
-    raw = read_elements(dataset, element, layout, options)
+    raw = read_elements(dataset, element, options)
     return one_chunk_of(dataset, element, converted(raw, element, n_elements))
 
 
@@ -153,9 +149,7 @@ def one_chunk_of(dataset: DatasetNode, element: ElementType, values: NDArray[Any
     return one_chunk(dataset, element, codecs, little.tobytes())
 
 
-def inline_texts(
-    dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
-) -> Stored:
+def inline_texts(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> Stored:
     """Keep variable-length strings, or the paths of references, as ``vlen-utf8``."""
     n_items = n_elements_of(dataset, element)
     max_bytes = options.max_inline_bytes
@@ -165,7 +159,7 @@ def inline_texts(
             f"{element.reason} take {element.itemsize} bytes each instead of at most"
             f" {dataset.file.heap.pointer_bytes}"
         )
-    raw = read_elements(dataset, element, layout, options)
+    raw = read_elements(dataset, element, options)
     parts = [struct.pack("<I", n_items)]
     size = 4
     for item in texts_of(dataset.file, element, raw):
@@ -220,7 +214,6 @@ def ragged_arrays(
     dataset: DatasetNode,
     name: str,
     element: ElementType,
-    layout: DataLayout,
     options: ScanOptions,
 ) -> tuple[VirtualArray, VirtualArray]:
     """Keep variable-length sequences: all their elements, and the number of elements of each.
@@ -252,7 +245,9 @@ def ragged_arrays(
     refuse_if_large(8 * n_rows, options.max_inline_bytes, element.reason)
     if element.itemsize != dataset.file.heap.pointer_bytes:
         raise SourceFormatError(f"{element.reason} take {element.itemsize} bytes each")
-    raw = read_elements(dataset, element, layout, options) if n_rows else b""
+    if isinstance(dataset.layout, VirtualLayout) and n_rows:
+        raise UnsupportedFeatureError(f"virtual datasets of {element.reason}")
+    raw = read_elements(dataset, element, options) if n_rows else b""
     row_bytes = base.itemsize * math.prod(base.subshape)
     parts, sizes, n_bytes = [], [], 8 * n_rows
     for item in dataset.file.heap.items(raw, n_rows, row_bytes):
@@ -289,7 +284,7 @@ def _inline(dataset: DatasetNode, values: NDArray[Any], dims: tuple[str, ...]) -
 
 
 def inline_records(
-    dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
+    dataset: DatasetNode, element: ElementType, options: ScanOptions
 ) -> tuple[Stored, np.void]:
     """Keep the elements: their strings become bytes, as wide as the longest of a member.
 
@@ -312,7 +307,7 @@ def inline_records(
     refuse_if_large(count * element.itemsize, limit, element.reason)
     fills = stored_fill(dataset) or bytes(element.itemsize)
     n_fills = len(fills) // element.itemsize  # several of an array datatype
-    raw = read_elements(dataset, element, layout, options)
+    raw = read_elements(dataset, element, options)
     # The fill value is read with the elements, which gives its strings room, too.
     values = _values(raw + fills, element, count + n_fills, dataset.file, limit)
     if any(fill != values[-1] for fill in values[count:]):
@@ -343,11 +338,8 @@ def _values(
 def _compounds(
     raw: bytes, element: ElementType, count: int, file: OpenFile, limit: int
 ) -> NDArray[Any]:
-    rows = np.frombuffer(raw, np.uint8, count * element.itemsize).reshape(count, element.itemsize)
     columns = {}
-    for member in element.members:
-        stop = member.offset + member.n_elements * member.element.itemsize
-        part = rows[:, member.offset : stop].tobytes()
+    for member, part in member_bytes(raw, element, count):
         values = _values(part, member.element, count * member.n_elements, file, limit)
         columns[member.name] = values.reshape(count, *member.element.subshape)
     dtype = [(name, values.dtype, values.shape[1:]) for name, values in columns.items()]

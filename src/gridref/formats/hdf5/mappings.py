@@ -259,8 +259,6 @@ def _regular(blocks: Int64Array) -> tuple[AxisHyperslab, ...] | None:
 
 # Mappings of a virtual dataset, and the size that follows from them
 
-"""Most sources of one mapping whose names are numbered."""
-
 _DATASPACE, _LAYOUT = 0x01, 0x08
 _VIRTUAL_LAYOUT = b"\3"
 _CHECKSUM_BYTES = 4

@@ -41,7 +41,6 @@ from gridref.formats.hdf5.messages import (
     ChunkedLayout,
     CompactLayout,
     ContiguousLayout,
-    DataLayout,
     VirtualLayout,
 )
 from gridref.formats.hdf5.tree import DatasetNode
@@ -112,7 +111,7 @@ def external_files(dataset: DatasetNode) -> tuple[ExternalFile, ...]:
     """
     file = dataset.file.bytes
     pieces = dataset.file.shared.decoded(
-        dataset.messages, _EXTERNAL_FILES, lambda message: _decode_external(file, message)
+        dataset.header, _EXTERNAL_FILES, lambda message: _decode_external(file, message)
     )
     return pieces or ()
 
@@ -303,9 +302,9 @@ def stored_fill(dataset: DatasetNode) -> bytes:
     SourceFormatError
         If its message is corrupt.
     """
-    shared, messages = dataset.file.shared, dataset.messages
-    raw = shared.decoded(messages, _FILL, _decode_fill)
-    return shared.decoded(messages, _OLD_FILL, _decode_old) or b"" if raw is None else raw
+    shared, header = dataset.file.shared, dataset.header
+    raw = shared.decoded(header, _FILL, _decode_fill)
+    return shared.decoded(header, _OLD_FILL, _decode_old) or b"" if raw is None else raw
 
 
 @FORMS.remembers
@@ -359,7 +358,7 @@ Stored = tuple[Encoding, ChunkManifest]
 
 
 def stored_chunks(
-    dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
+    dataset: DatasetNode, element: ElementType, options: ScanOptions
 ) -> Stored | None:
     """Reference the elements of a dataset that is not virtual; None if the file holds none.
 
@@ -370,7 +369,7 @@ def stored_chunks(
     UnsupportedFeatureError
         If they cannot be referenced.
     """
-    match layout:
+    match layout := dataset.layout:
         case ChunkedLayout():
             return _chunked(dataset, element, layout)
         case CompactLayout():
@@ -382,8 +381,8 @@ def stored_chunks(
 
 
 def _chunked(dataset: DatasetNode, element: ElementType, layout: ChunkedLayout) -> Stored | None:
-    shared, messages = dataset.file.shared, dataset.messages
-    filters = shared.decoded(messages, _FILTER_PIPELINE, read_filters) or ()
+    shared = dataset.file.shared
+    filters = shared.decoded(dataset.header, _FILTER_PIPELINE, read_filters) or ()
     codecs = filter_codecs(filters)
     element_bytes = math.prod(element.subshape) * element.itemsize
     if layout.element_bytes != element_bytes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,10 @@ import numpy as np
 from gridref.errors import Message, ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.attributes import ObjectAttributes, read_attributes
 from gridref.formats.hdf5.files import Location, Nowhere, OpenFile, follow_link
-from gridref.formats.hdf5.headers import HeaderMessage, ObjectHeader
+from gridref.formats.hdf5.headers import ObjectHeader
 from gridref.formats.hdf5.links import Link, LinkKind, is_group
 from gridref.formats.hdf5.mappings import dataset_extents
+from gridref.formats.hdf5.messages import DataLayout, data_layout_of
 from gridref.formats.options import PhonyDims
 from gridref.learned import FORMS
 from gridref.limits import beyond, limits
@@ -65,9 +67,10 @@ class DatasetNode:
     attributes: ObjectAttributes
     header: ObjectHeader
 
-    @property
-    def messages(self) -> tuple[HeaderMessage, ...]:
-        return self.header.messages
+    @cached_property
+    def layout(self) -> DataLayout:
+        """The place of its data."""
+        return data_layout_of(self.file.bytes, self.header.messages, self.header.address)
 
     @property
     def is_scale(self) -> bool:
@@ -300,25 +303,6 @@ class Dimension:
     unlimited: bool = False
 
 
-@dataclass(frozen=True)
-class DimensionNames:
-    """Dimensions of the datasets.
-
-    Attributes
-    ----------
-    names
-        Dimension names by path of the dataset.
-    sizes
-        Sizes by path of the dataset: larger than its extents where an unlimited dimension grew.
-    unlimited
-        Names of the unlimited dimensions by path of the group that declares them.
-    """
-
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    unlimited: Mapping[str, frozenset[str]] = field(default_factory=dict)
-
-
 def is_not_a_variable(dataset: DatasetNode) -> bool:
     """Whether a dimension scale represents a dimension without a variable."""
     return _NOT_A_VARIABLE in str(dataset.attributes.records.get("NAME", ""))
@@ -332,11 +316,7 @@ def name_dimensions(root: GroupNode, mode: PhonyDims) -> DimensionNames:
         numbers.setdefault(dataset.address, number)
     key = DimensionNames, mode, _described(root, numbers)
     known: DimensionNames | None = FORMS.get(key)
-    if known is None:
-        naming = _Naming(*key[1:])
-        known = DimensionNames(naming.names, naming.sizes, naming.unlimited)
-        FORMS.put(key, known, 3000 * (1 + len(datasets)))
-    return known
+    return known or FORMS.put(key, DimensionNames(*key[1:]), 3000 * (1 + len(datasets)))
 
 
 class _Variable(NamedTuple):
@@ -418,8 +398,18 @@ def _scales(
     )
 
 
-class _Naming:
-    """Names and sizes by path. Nothing else may be used here: similar files share the outcome."""
+class DimensionNames:
+    """Dimensions of the datasets. They follow from a tree alone: similar files share them.
+
+    Attributes
+    ----------
+    names
+        Dimension names by path of the dataset.
+    sizes
+        Sizes by path of the dataset: larger than its extents where an unlimited dimension grew.
+    unlimited
+        Names of the unlimited dimensions by path of the group that declares them.
+    """
 
     def __init__(self, mode: PhonyDims, root: _Group) -> None:
         self.mode = mode

@@ -13,7 +13,7 @@ from h5py import h5f, h5p
 
 from gridref import scan
 from gridref.errors import SourceFormatError
-from gridref.formats.hdf5.attributes import attribute_info, dense_attribute_messages
+from gridref.formats.hdf5.attributes import dense_attribute_messages
 from gridref.formats.hdf5.bytes import Hdf5Bytes, read_superblock
 from gridref.formats.hdf5.headers import HeaderMessage, SharedMessages, read_header
 from gridref.testing.reference_reader import read_slowly
@@ -135,7 +135,7 @@ def test_dense_attributes(
     header = read_header(view, address)
     info = header.first(ATTRIBUTE_INFO)
     assert info is not None
-    bodies = dense_attribute_messages(SharedMessages(view), attribute_info(view, info.data))
+    _, bodies = dense_attribute_messages(SharedMessages(view), info.data)
     assert len(bodies) == len(expected)
     assert header.tracks_attribute_order == track_order
     attrs = scan(path).arrays["x"].attrs

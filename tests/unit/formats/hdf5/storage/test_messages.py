@@ -117,8 +117,8 @@ def test_filters_are_those_that_h5py_lists(tmp_path: Path, libver: str) -> None:
             expected[name] = [(number, tuple(values)) for number, _, values, _ in filters]
     with open_file(open_for_scan(path), ScanOptions()) as opened:
         for name, filters in expected.items():
-            messages = node_of(opened, name).messages
-            found = opened.shared.decoded(messages, 0x0B, read_filters) or ()
+            header = node_of(opened, name).header
+            found = opened.shared.decoded(header, 0x0B, read_filters) or ()
             assert [(entry.number, entry.values) for entry in found] == filters
 
 
@@ -152,7 +152,8 @@ def node_with(kind: int, message: bytes) -> DatasetNode:
         bytes = FILE
         shared = SharedMessages(FILE)
 
-    header = SimpleNamespace(messages=(HeaderMessage(kind, message, 0, is_shared=False),))
+    only = HeaderMessage(kind, message, 0, is_shared=False)
+    header = SimpleNamespace(first=lambda wanted: only if wanted == kind else None)
     made: Any = DatasetNode("x", "/x", File(), (0, 0), (), (), None, header)  # type: ignore[arg-type]
     return made
 
