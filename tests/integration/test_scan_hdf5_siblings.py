@@ -34,6 +34,7 @@ FLAWS: dict[str, dict[str, Any]] = {
     "the compression": {"level": 9},
     "a text of the heap": {"history": "written on the 2nd"},
     "data": {"seed": 5},
+    "the user block": {"userblock": 512},
 }
 """One thing in which a file differs from the first, at the same size where that is possible."""
 
@@ -49,9 +50,10 @@ def write(path: Path, libver: str, **flaw: Any) -> None:
         "level": 4,
         "history": "written on the 1st",
         "seed": 0,
+        "userblock": 0,
         **flaw,
     }
-    with h5py.File(path, "w", libver=libver) as file:
+    with h5py.File(path, "w", libver=libver, userblock_size=kind["userblock"]) as file:
         file.attrs["history"] = kind["history"]
         values = np.random.default_rng(kind["seed"]).integers(0, 100, (kind["n_rows"], 6))
         for name in ("a", "b"):
@@ -67,6 +69,7 @@ def write(path: Path, libver: str, **flaw: Any) -> None:
             variable.attrs["units"] = np.bytes_(kind["units"])
             variable.attrs["scale_factor"] = kind["scale"]
             variable.attrs["history"] = kind["history"]
+        file.create_dataset("contiguous", data=values[:, 0])
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
@@ -88,6 +91,7 @@ def test_only_what_is_equal_is_taken_over(tmp_path: Path, libver: str) -> None:
                         "scale_factor": stored.attrs["scale_factor"],
                         "history": stored.attrs["history"],
                     }
+                np.testing.assert_array_equal(group["contiguous"][...], file["contiguous"][...])
 
 
 def test_what_is_equal_is_one_object_and_cannot_be_changed(tmp_path: Path) -> None:

@@ -279,15 +279,16 @@ class _Known(NamedTuple):
 
     Attributes
     ----------
-    address, n_bytes
-        Place in the first file of contiguous data, or of the leaf that lists all chunks.
+    offset, n_bytes
+        First byte in the first file of contiguous data, or of the leaf that lists all chunks, and
+        their size.
     leaf
         The form of that leaf; None for contiguous data.
     """
 
     array: VirtualArray
     chunks: ChunkManifest
-    address: int
+    offset: int
     n_bytes: int
     leaf: Leaf | None
 
@@ -310,7 +311,8 @@ def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOpti
         chunks = rows.with_sources(())
         known = array.with_changes(manifests=(), attrs={})
         n_bytes = 6000 + 100 * known.ndim + 60 * chunks.n_rows
-        FORMS.put(dataset.key(options), _Known(known, chunks, _address(node), *stored), n_bytes)
+        offset = _address(node) + node.file.bytes.base_address
+        FORMS.put(dataset.key(options), _Known(known, chunks, offset, *stored), n_bytes)
 
 
 def _stored(node: DatasetNode, rows: ChunkManifest) -> tuple[int, Leaf | None] | None:
@@ -347,7 +349,7 @@ def alike_arrays(
         if address + known.n_bytes > file.bytes.end_address:
             continue
         if leaf is None:
-            offset = chunks.offset + (address - known.address)
+            offset = chunks.offset + (address + file.bytes.base_address - known.offset)
             arrays[node.path] = _filled(node, known, offset, chunks.length)
         else:
             data = file.bytes.read(address, known.n_bytes, _WHAT)
