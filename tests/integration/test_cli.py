@@ -165,6 +165,17 @@ def test_debug_shows_the_traceback(folder: Path) -> None:
     assert "Traceback" in loud.stderr
 
 
+def test_formats_are_listed(tmp_path: Path) -> None:
+    listed = run("formats", cwd=tmp_path).stdout
+    assert "NetCDF3  .nc .cdf .nc3" in listed
+    assert re.search(r"compared with +netCDF4 *\n", listed)
+    rows = json.loads(run("formats", "--json", cwd=tmp_path).stdout)
+    assert [row["name"].lower() for row in rows] == sorted(row["name"].lower() for row in rows)
+    (tiff,) = [row for row in rows if row["name"] == "TIFF"]
+    assert (tiff["names"], tiff["package"]) == ([".tif", ".tiff"], "")
+    assert tiff["about"]["oracle"] == "tifffile"
+
+
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 

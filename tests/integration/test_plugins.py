@@ -80,6 +80,10 @@ def test_a_format_and_a_codec_of_another_package(tmp_path: Path) -> None:
     done = run_python(["-c", READ], paths=[site], folder=work)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[[0, 1, 2], [3, 4, 5]]"
+    listed = run_python(["-m", "gridref", "formats"], paths=[site], folder=work).stdout
+    assert "byte grids  .grid" in listed
+    assert "added by" in listed
+    assert "byte-grids" in listed
     without = run_python(["-c", READ], paths=[], folder=work)
     assert "gridref scans TIFF" in without.stderr
     assert "byte grids" not in without.stderr

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import import_module
 from itertools import count
@@ -21,7 +21,14 @@ from gridref.errors import Message, SourceFormatError
 from gridref.formats.coordinates_ahead import keep_coordinates
 from gridref.formats.location import Location, describe, open_location
 from gridref.formats.options import OnUnsupported, ScanOptions
-from gridref.formats.scanner import GROUP, MetadataPieces, Organisation, Organised, Scanner
+from gridref.formats.scanner import (
+    GROUP,
+    About,
+    MetadataPieces,
+    Organisation,
+    Organised,
+    Scanner,
+)
 from gridref.io import DataNames, ScanFile, absolute_url, counted_traffic, expand_urls, is_local
 from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -214,6 +221,44 @@ def scanners() -> Iterator[Scanner]:
     """
     yield from map(_built_in, BUILT_IN.values())
     yield from map(_added, plugins(GROUP, frozenset(BUILT_IN)).values())
+
+
+@dataclass(frozen=True)
+class KnownFormat:
+    """A format that can be scanned.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    names
+        Suffixes of its files and folders; others are found by content.
+    package
+        Name and version of the package that adds it; empty for gridref's own.
+    about
+        What its scanner says about it.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    package: str
+    about: About
+
+
+def known_formats() -> list[KnownFormat]:
+    """All formats that can be scanned, by name. Raises as `scanners` does."""
+    added = plugins(GROUP, frozenset(BUILT_IN)).values()
+    packages = {id(_added(plugin)): plugin.package for plugin in added}
+    known = [
+        KnownFormat(
+            scanner.name,
+            scanner.suffixes + scanner.folder_suffixes,
+            packages.get(id(scanner), ""),
+            getattr(scanner, "about", About()),
+        )
+        for scanner in scanners()
+    ]
+    return sorted(known, key=lambda each: each.name.lower())
 
 
 def data_names() -> DataNames:

@@ -79,6 +79,32 @@ class Organisation:
     advice: tuple[Advice, ...] = ()
 
 
+# What people should know about a format
+
+
+@dataclass(frozen=True)
+class About:
+    """What a format's scanner reads, in words: an entry of ``gridref formats``.
+
+    Attributes
+    ----------
+    read, refused
+        The parts of the format that are read, and those that are not.
+    codecs
+        The ways of storing values that are decoded.
+    oracle
+        The programs that values are compared with.
+    native
+        Other Zarr readers that can read the native view.
+    """
+
+    read: str = ""
+    refused: str = ""
+    codecs: str = ""
+    oracle: str = ""
+    native: str = ""
+
+
 # The contract of a scanner
 
 GROUP = "gridref.formats"
@@ -93,7 +119,8 @@ class Scanner(Protocol):
     """Recognises one format, and describes files or folders of it.
 
     The module of a scanner is imported to find out about the format. It should import slow modules
-    only inside `scan`.
+    only inside `scan`. A scanner may also have ``first_bytes``, the bytes that a scan of most files
+    reads first, and ``about``, an `About` for ``gridref formats``.
     """
 
     @property

@@ -26,7 +26,13 @@ from gridref.faces.cli.change import (
 )
 from gridref.faces.cli.console import Console, echo, printable
 from gridref.faces.cli.help import CHANGE, LOOK, MAKE, SHARE, Command, print_explanation
-from gridref.faces.cli.look import diff_command, info_command, list_command, verify_command
+from gridref.faces.cli.look import (
+    diff_command,
+    formats_command,
+    info_command,
+    list_command,
+    verify_command,
+)
 from gridref.faces.cli.make import build_command, plan_command
 from gridref.faces.cli.options import spelled
 from gridref.faces.cli.share import export_command, publish_command, serve_command
@@ -48,6 +54,7 @@ for _name, _command, _group in (
     ("list", list_command, LOOK),
     ("verify", verify_command, LOOK),
     ("diff", diff_command, LOOK),
+    ("formats", formats_command, LOOK),
     ("append", append_command, CHANGE),
     ("watch", watch_command, CHANGE),
     ("refresh", refresh_command, CHANGE),

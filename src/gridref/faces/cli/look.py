@@ -1,4 +1,4 @@
-"""Commands that look at files and catalogs: ``gridref info | list | verify | diff``."""
+"""Commands that look at files and catalogs: ``gridref info | list | verify | diff | formats``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from gridref.errors import (
@@ -546,3 +547,47 @@ def _opened(
 
     options = parse_options(storage_options)
     return open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)
+
+
+# ``gridref formats``: what can be scanned
+
+_FACTS = {
+    "read": "read",
+    "refused": "refused",
+    "codecs": "codecs",
+    "oracle": "compared with",
+    "native": "native view read by",
+}
+
+
+def formats_command(
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """List the formats that can be scanned: what is read of each, and how it is checked.
+
+    Formats of other installed packages are listed, too.
+
+    Examples
+    --------
+        gridref formats
+
+        gridref formats --json
+    """
+    from gridref.formats.registry import known_formats
+
+    known = known_formats()
+    if as_json:
+        echo(json.dumps([{**vars(each), "about": vars(each.about)} for each in known]))
+        return
+    console = Console()
+    for number, each in enumerate(known):
+        names = " ".join(each.names) or "found by content"
+        console.print(Text.assemble("\n" * bool(number), (each.name, "bold"), f"  {names}"))
+        facts = {label: getattr(each.about, field) for field, label in _FACTS.items()}
+        if each.package:
+            facts["added by"] = each.package
+        table = Table.grid("label", "fact", padding=(0, 2))
+        for label, fact in facts.items():
+            if fact:
+                table.add_row(f"  {label}", fact)
+        console.print(table)

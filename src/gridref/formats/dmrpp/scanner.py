@@ -5,7 +5,7 @@ from __future__ import annotations
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import Reach
+from gridref.formats.scanner import About, Reach
 from gridref.model.array import VirtualGroup
 
 _MARKS = (b"<Dataset", b"://xml.opendap.org/ns/DAP/4.0#")
@@ -22,6 +22,13 @@ class DMRppScanner:
     markers: tuple[str, ...] = ()
     folder_suffixes: tuple[str, ...] = ()
     reach: Reach = "anywhere"
+    about = About(
+        read="the places of chunks in HDF5 and HDF4 granules, compact and missing data, texts",
+        refused="by variable: what the document does not say exactly",
+        codecs="deflate, shuffle, fletcher32, Zstandard",
+        oracle="our scan of the granule, h5py, pyhdf",
+        native="every Zarr v3 reader with numcodecs",
+    )
 
     def recognises(self, location: Location) -> bool:
         """Whether a file is XML that begins with a dataset of DAP4."""

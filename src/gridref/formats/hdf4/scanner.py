@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import Reach
+from gridref.formats.scanner import About, Reach
 from gridref.model.array import VirtualGroup
 
 
@@ -18,6 +18,13 @@ class HDF4Scanner:
     first_bytes = 64 << 10
     reach: Reach = "anywhere"
     """Data may be in an external file."""
+    about = About(
+        read="scientific data sets in every layout, grids and swaths of HDF-EOS2",
+        refused="by variable: compression other than deflate; raster images",
+        codecs="deflate",
+        oracle="pyhdf",
+        native="every Zarr v3 reader with numcodecs",
+    )
 
     def recognises(self, location: Location) -> bool:
         """Whether a file begins with the four control characters of HDF4."""

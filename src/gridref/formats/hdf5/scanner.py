@@ -5,7 +5,7 @@ from __future__ import annotations
 from gridref.formats.hdf5.bytes import SIGNATURE
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import MetadataPieces, Organisation, Reach
+from gridref.formats.scanner import About, MetadataPieces, Organisation, Reach
 from gridref.model.array import VirtualGroup
 
 
@@ -19,6 +19,13 @@ class HDF5Scanner:
     first_bytes = 256 << 10
     """Metadata is all over a file, and reading so many bytes takes as long as another request."""
     reach: Reach = "anywhere"  # external links, external raw data and virtual datasets
+    about = About(
+        read="chunked, contiguous, compact and external storage, virtual datasets, links",
+        refused="by object: filters without a codec, types without a dtype",
+        codecs="deflate, shuffle, fletcher32, szip, LZF, Blosc, Zstandard, ZFP and others",
+        oracle="h5py",
+        native="depends on the filters",
+    )
 
     def recognises(self, location: Location) -> bool:
         """Whether the signature is at byte 0, 512, 1024 or any further power of two."""

@@ -7,7 +7,7 @@ import os
 from gridref.extras import missing_package
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import Reach
+from gridref.formats.scanner import About, Reach
 from gridref.io import DataNames, is_local
 from gridref.model.array import VirtualGroup
 
@@ -20,6 +20,13 @@ class IcechunkScanner:
     markers = ("repo",)
     folder_suffixes = (".icechunk",)
     reach: Reach = "anywhere"
+    about = About(
+        read="virtual and stored chunks",
+        refused="codecs that are not known",
+        codecs="those of Zarr v3 and numcodecs",
+        oracle="icechunk, zarr",
+        native="readers that know the codecs",
+    )
 
     def recognises(self, location: Location) -> bool:
         """Whether this is a folder with a repository in it, or a remote one with such a name."""

@@ -8,7 +8,7 @@ import re
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import Reach
+from gridref.formats.scanner import About, Reach
 from gridref.io import DataNames, is_local
 from gridref.model.array import VirtualGroup
 
@@ -23,6 +23,13 @@ class KerchunkScanner:
     markers = (".zmetadata",)
     folder_suffixes = (".parq", ".parquet")
     reach: Reach = "anywhere"
+    about = About(
+        read="version 0 and 1 in JSON, Parquet; keys of Zarr v2 and v3",
+        refused="codecs that are not known, templates that are programs",
+        codecs="those of Zarr v3 and numcodecs",
+        oracle="fsspec, zarr",
+        native="readers that know the codecs",
+    )
 
     def recognises(self, location: Location) -> bool:
         """Whether a file begins like references, or a folder holds their metadata.

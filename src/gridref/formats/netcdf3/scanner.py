@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import Reach
+from gridref.formats.scanner import About, Reach
 from gridref.model.array import VirtualGroup
 
 _MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
@@ -20,6 +20,13 @@ class NetCDF3Scanner:
     first_bytes = 64 << 10
     """Most headers are shorter."""
     reach: Reach = "itself"
+    about = About(
+        read="CDF-1, CDF-2, CDF-5",
+        refused="files that are cut off, compressed files",
+        codecs="none: values are stored as they are",
+        oracle="netCDF4",
+        native="every Zarr v3 reader",
+    )
 
     def recognises(self, location: Location) -> bool:
         """Whether a file begins as CDF-1, CDF-2 or CDF-5."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import MetadataPieces, Organisation, Reach
+from gridref.formats.scanner import About, MetadataPieces, Organisation, Reach
 from gridref.model.array import VirtualGroup
 
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0\x08\0\0\0", b"MM\0+\0\x08\0\0")
@@ -19,6 +19,13 @@ class TIFFScanner:
     markers: tuple[str, ...] = ()
     folder_suffixes: tuple[str, ...] = ()
     reach: Reach = "folder"  # the files of an OME-TIFF set
+    about = About(
+        read="TIFF, BigTIFF, GeoTIFF, COG, OME-TIFF and others",
+        refused="by image: compressions without a codec",
+        codecs="Deflate, LZW, PackBits, JPEG, JPEG 2000, Zstandard, LERC, WebP and others",
+        oracle="tifffile",
+        native="depends on the compression",
+    )
 
     def recognises(self, location: Location) -> bool:
         """Whether a file begins as in TIFF 6.0, Section 2 or the BigTIFF design.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import Reach
+from gridref.formats.scanner import About, Reach
 from gridref.io import DataNames
 from gridref.model.array import VirtualGroup
 
@@ -18,6 +18,13 @@ class ZarrScanner:
     markers = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
     folder_suffixes = (".zarr",)
     reach: Reach = "itself"
+    about = About(
+        read="v2 and v3, shards",
+        refused="codecs that are not known",
+        codecs="those of Zarr v3 and numcodecs",
+        oracle="zarr",
+        native="readers that know the codecs",
+    )
 
     def recognises(self, location: Location) -> bool:
         """Whether this is a folder with metadata, or a remote one named ``*.zarr``."""
