@@ -71,10 +71,15 @@ class Limits:
     coordinates: int = 2**23
     """Coordinates along an axis of an image; they are kept inline, and longer axes have none."""
 
-    # NetCDF3 files
+    # NetCDF3 and GRIB files
 
     header_bytes: int = 64 * 2**20
-    """Bytes of the header; it is read whole, and a damaged length in it may reach far."""
+    """Bytes of a NetCDF3 header or a GRIB section; they are read whole, and a damaged length may
+    reach far."""
+    gap_bytes: int = 2**20
+    """Bytes between GRIB messages that are no message: zeros, or lines of bulletins."""
+    field_places: int = 4096
+    """Places in the dimensions of a variable for each field of it that a GRIB file has."""
 
     # DMR++ documents
 

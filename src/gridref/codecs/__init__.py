@@ -16,6 +16,10 @@ Array -> bytes
 ``packbits``            ``padding_encoding``, ``first_bit``, ``last_bit`` (zarr-extensions)
 ``numcodecs.zfpy``,     as numcodecs writes them
 ``numcodecs.pcodec``
+``gridref.grib``        none: a GRIB message of either edition, or its beginning up to the field;
+                        float32, NaN in holes of the bitmap, rows in the order of scanning
+``gridref.grib_places`` ``coordinate``: ``"latitude"`` or ``"longitude"``; ``edition``: a grid
+                        section of GRIB, whose points have these places; float64
 ======================  ===========================================================================
 
 Array -> array

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gridref.codecs import (
     arithmetic,
     core,
+    grib,
     hdf5_bits,
     hdf5_filters,
     numcodecs_codecs,
@@ -30,6 +31,7 @@ SERIAL_CODECS: dict[str, SerialCodec] = (
     | arithmetic.SERIAL_CODECS
     | core.STRING_CODECS
     | numcodecs_codecs.SERIAL_CODECS
+    | grib.SERIAL_CODECS
 )
 """Array -> bytes codecs."""
 

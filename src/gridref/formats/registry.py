@@ -38,6 +38,7 @@ from gridref.plugins import Plugin, plugins
 
 if TYPE_CHECKING:
     from gridref.formats.dmrpp.scanner import DMRppScanner
+    from gridref.formats.grib.scanner import GRIBScanner
     from gridref.formats.hdf4.scanner import HDF4Scanner
     from gridref.formats.hdf5.scanner import HDF5Scanner
     from gridref.formats.icechunk.scanner import IcechunkScanner
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         NetCDF3Scanner(),
         HDF4Scanner(),
         DMRppScanner(),
+        GRIBScanner(),
     )
 
 
@@ -178,6 +180,7 @@ BUILT_IN = {
     "netcdf3": "gridref.formats.netcdf3.scanner:NetCDF3Scanner",
     "hdf4": "gridref.formats.hdf4.scanner:HDF4Scanner",
     "dmrpp": "gridref.formats.dmrpp.scanner:DMRppScanner",
+    "grib": "gridref.formats.grib.scanner:GRIBScanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }
 """gridref's own formats, in the order in which they are tried, before those of other packages.

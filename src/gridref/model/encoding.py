@@ -248,6 +248,8 @@ def shared_encoding(*fields: Any) -> Encoding:
 ARRAY_TO_BYTES = frozenset(
     {
         "bytes",
+        "gridref.grib",
+        "gridref.grib_places",
         "numcodecs.pcodec",
         "numcodecs.zfpy",
         "packbits",

@@ -39,6 +39,8 @@ READER_CODECS = frozenset(
 """Codecs that zarr-python has of itself: one that it lacks would make a whole group unreadable."""
 SHUFFLE_CODEC = "gridref.shuffle"
 """HDF5's shuffle, which takes any number of bytes; known where gridref is installed."""
+INSTALLED_CODECS = frozenset({"gridref.grib", "gridref.grib_places"})
+"""Codecs that zarr-python has where gridref is installed, of files that no other codec reads."""
 
 
 def one_encoding(array: VirtualArray) -> Encoding:
@@ -65,7 +67,7 @@ def one_encoding(array: VirtualArray) -> Encoding:
     if encoding.fill not in (None, element_bytes(array.fill_value, array.dtype)):
         raise NotRepresentableError("missing chunks hold another fill value than the array's")
     for codec in encoding.codecs:
-        if codec.name not in READER_CODECS:
+        if codec.name not in READER_CODECS | INSTALLED_CODECS:
             raise NotRepresentableError(f"no Zarr reader knows the codec {codec.name}")
     if has_uneven_shuffle(encoding):
         encoding = _with_own_shuffle(encoding)

@@ -1,0 +1,317 @@
+"""GRIB messages of both editions: taken apart into sections, and decoded.
+
+``gridref.grib`` decodes the last field of the bytes it gets: those of a whole message, or of one
+that is cut after the field. The result is float32, NaN where the bitmap has holes, rows in the
+order of scanning. ``gridref.grib_places`` makes latitudes or longitudes out of a grid section.
+
+The packings are decoded by gribberish. It gets a message of ours for each field: the packed data as
+they are, on a plain grid of as many points. So its memory is bounded by the shape of the chunk, and
+it sees no grid or product of strangers.
+
+Sources: WMO Manual on Codes I.2, FM 92 GRIB, edition 1 and edition 2.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.codecs.grib_grids import GridError, ibm_float, read_grid, signed
+from gridref.codecs.stage import ArraySpec, Config, Raw, SerialCodec, SerialDecode, as_bytes
+from gridref.extras import missing_package
+
+VALUES, PLACES = "gridref.grib", "gridref.grib_places"
+"""Names of the codecs."""
+PACKINGS = {0, 2, 3, 4, 40, 41, 42}
+"""Templates 5.N that are decoded: simple, complex, differences, IEEE, JPEG 2000, PNG, CCSDS."""
+_IEEE = 4
+_END = b"7777"
+_SAME_BITMAP, _NO_BITMAP = 254, 255
+
+
+class MessageError(ValueError):
+    """A message that is damaged, or has what is not decoded."""
+
+
+@dataclass(frozen=True)
+class PackedField:
+    """The sections of a field that its values follow from.
+
+    Attributes
+    ----------
+    edition
+        1 or 2.
+    grid
+        Its grid section.
+    packing
+        Section 5 of edition 2.
+    bitmap
+        A bit for each point, from the first one; empty if all are there.
+    data
+        The packed values.
+    """
+
+    edition: int
+    grid: bytes
+    packing: bytes
+    bitmap: bytes
+    data: bytes
+
+
+def total_length(head: bytes) -> int:
+    """Length of a message, from its first 16 bytes.
+
+    Lengths of edition 1 beyond 8 MB are a multiple of 120, less what section 4 says: see
+    `message_sections`.
+    """
+    if len(head) < 16:
+        raise MessageError("it is cut off")
+    if head[7] == 2:
+        return int.from_bytes(head[8:16], "big")
+    if head[7] == 1:
+        return int.from_bytes(head[4:7], "big")
+    raise MessageError(f"it is of edition {head[7]}, which is not read")
+
+
+# Decoding a field
+
+
+def packed_field(message: bytes) -> PackedField:
+    """The last field of a message, which may be cut off after it.
+
+    Raises
+    ------
+    MessageError
+        If it is damaged.
+    """
+    if message[:4] != b"GRIB":
+        raise MessageError("the bytes are no GRIB message")
+    total_length(message[:16])
+    return _field_1(message) if message[7] == 1 else _field_2(message)
+
+
+def _sections(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Number and bytes of each section of edition 2 up to the end."""
+    at = 16
+    while at + 5 <= len(message) and message[at : at + 4] != _END:
+        length = int.from_bytes(message[at : at + 4], "big")
+        if length < 5 or at + length > len(message):
+            raise MessageError(f"its section at byte {at} has {length} bytes")
+        yield message[at + 4], message[at : at + length]
+        at += length
+
+
+def _field_2(message: bytes) -> PackedField:
+    held: dict[int, bytes] = {}
+    bitmap = b""
+    for number, section in _sections(message):
+        held[number] = section
+        if number == 6:
+            bitmap = _bitmap_2(section, bitmap)
+    if any(number not in held for number in (3, 5, 6, 7)):
+        raise MessageError("a section of its field is missing")
+    packing = held[5]
+    if len(packing) < 11 or int.from_bytes(packing[9:11], "big") not in PACKINGS:
+        raise MessageError("its packing is not decoded")
+    used = b"" if held[6][5] == _NO_BITMAP else bitmap
+    return PackedField(2, held[3], packing, used, held[7][5:])
+
+
+def _bitmap_2(section: bytes, before: bytes) -> bytes:
+    """The bitmap of a section, or the last one that was stated."""
+    indicator = section[5] if len(section) > 5 else 0
+    if indicator == 0:
+        return section[6:]
+    if indicator == _SAME_BITMAP and not before:
+        raise MessageError("it refers to an earlier bitmap, and there is none")
+    if indicator not in (_SAME_BITMAP, _NO_BITMAP):
+        raise MessageError(f"it refers to the bitmap {indicator} of its centre")
+    return before
+
+
+def _field_1(message: bytes) -> PackedField:
+    product, at = _section_1(message, 8)
+    grid, bitmap = b"", b""
+    if len(product) < 28 or not product[7] & 0x80:
+        raise MessageError("it does not state its grid")
+    grid, at = _section_1(message, at)
+    if product[7] & 0x40:
+        section, at = _section_1(message, at)
+        if len(section) < 6 or section[4:6] != b"\0\0":
+            raise MessageError("it refers to a bitmap of its centre")
+        bitmap = section[6:]
+    length = int.from_bytes(message[at : at + 3], "big")
+    if length < 120 and len(message) > 1 << 23:  # the length of section 4 was needed elsewhere
+        length = len(message) - 4 - at
+    section = message[at : at + length]
+    if len(section) < max(length, 11):
+        raise MessageError("its data are cut off")
+    if section[3] & 0xF0:
+        raise MessageError("its packing is not decoded")
+    return PackedField(1, grid, _simple_packing(product, section), bitmap, section[11:])
+
+
+def _section_1(message: bytes, at: int) -> tuple[bytes, int]:
+    length = int.from_bytes(message[at : at + 3], "big")
+    if length < 3 or at + length > len(message):
+        raise MessageError(f"its section at byte {at} has {length} bytes")
+    return message[at : at + length], at + length
+
+
+def _simple_packing(product: bytes, data: bytes) -> bytes:
+    """Section 5 of edition 2 that says what edition 1 does."""
+    reference = ibm_float(data[6:10])
+    if float(np.float32(reference)) != reference:
+        raise MessageError(f"its reference value {reference} is no 32-bit float")
+    bits = data[10]
+    n_values = (8 * (len(data) - 11) - (data[3] & 0x0F)) // bits if bits else 0
+    return struct.pack(
+        ">IBIHf2s2sBB", 21, 5, n_values, 0, reference, data[4:6], product[26:28], bits, 0
+    )
+
+
+def _plain_message(field: PackedField, n_points: int, n_values: int) -> bytes:
+    """A message of edition 2 with the values of a field on a single row of points."""
+    grid = struct.pack(
+        ">IBBIBBH B BI BI BI II II iiBiiII B",
+        *(72, 3, 0, n_points, 0, 0, 0),
+        *(6, 255, 0xFFFFFFFF, 255, 0xFFFFFFFF, 255, 0xFFFFFFFF),
+        *(n_points, 1, 0, 0xFFFFFFFF),
+        *(0, 0, 48, 0, 1, 1, 1, 0),
+    )
+    packing = field.packing[:5] + struct.pack(">I", n_values) + field.packing[9:]
+    indicator = 0 if field.bitmap else _NO_BITMAP
+    bitmap = struct.pack(">IBB", 6 + len(field.bitmap), 6, indicator) + field.bitmap
+    data = struct.pack(">IB", 5 + len(field.data), 7) + field.data
+    body = b"".join([_IDENTIFICATION, grid, _PRODUCT, packing, bitmap, data, _END])
+    return b"GRIB\xff\xff\x00\x02" + struct.pack(">Q", 16 + len(body)) + body
+
+
+_IDENTIFICATION = struct.pack(">IBHHBBBHBBBBBBB", 21, 1, 0, 0, 2, 0, 1, 2000, 1, 1, 0, 0, 0, 0, 1)
+_PRODUCT = struct.pack(
+    ">IBHHBBBBBHBBIBBIBBI",
+    *(34, 4, 0, 0, 0, 0, 0, 255, 255, 0, 0, 1, 0, 1, 0, 0, 255, 255, 0xFFFFFFFF),
+)
+
+
+def decode_field(message: bytes, n_points: int) -> NDArray[np.float64]:
+    """The values of the last field of a message in the order of the file, NaN where it has none.
+
+    Raises
+    ------
+    MessageError
+        If it is damaged, or has not so many points.
+    """
+    return _decoded(packed_field(message), n_points)
+
+
+def _decoded(field: PackedField, n_points: int) -> NDArray[np.float64]:
+    try:
+        import gribberish
+    except ImportError as error:
+        raise missing_package("decoding GRIB", error) from error
+    n_values = n_points
+    if field.bitmap:
+        if 8 * len(field.bitmap) < n_points:
+            raise MessageError("its bitmap is cut off")
+        bits = np.unpackbits(np.frombuffer(field.bitmap, np.uint8), count=n_points)
+        n_values = int(np.count_nonzero(bits))
+    if field.edition == 2 and int.from_bytes(field.packing[5:9], "big") != n_values:
+        raise MessageError(f"it does not pack {n_values} values, as its bitmap or grid says")
+    _check_data(field, n_values)
+    if int.from_bytes(field.packing[9:11], "big") == _IEEE:
+        return _floats(field, n_points, n_values)
+    try:
+        values = gribberish.parse_grib_array(_plain_message(field, n_points, n_values), 0)
+    except BaseException as error:  # a panic of Rust is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+            raise
+        raise MessageError(f"its data cannot be decoded: {error}") from error
+    if values.size != n_points:
+        raise MessageError(f"it decodes to {values.size} values, expected {n_points}")
+    return np.asarray(values, np.float64).reshape(-1)
+
+
+def _floats(field: PackedField, n_points: int, n_values: int) -> NDArray[np.float64]:
+    """Values of IEEE floats, which gribberish does not decode."""
+    dtype = {1: ">f4", 2: ">f8"}.get(field.packing[11] if len(field.packing) > 11 else 0)
+    if dtype is None:
+        raise MessageError("its floats have an unknown size")
+    packed = np.frombuffer(field.data, dtype, n_values).astype(np.float64)
+    if not field.bitmap:
+        return packed
+    bits = np.unpackbits(np.frombuffer(field.bitmap, np.uint8), count=n_points)
+    values = np.full(n_points, np.nan)
+    values[bits.view(bool)] = packed
+    return values
+
+
+def _check_data(field: PackedField, n_values: int) -> None:
+    """Refuse values of simple packing or IEEE floats that are cut off."""
+    template = int.from_bytes(field.packing[9:11], "big")
+    bits = 0
+    if template == 0 and len(field.packing) >= 20:
+        bits = field.packing[19]
+    elif template == _IEEE and len(field.packing) >= 12:
+        bits = {1: 32, 2: 64}.get(field.packing[11], 0)
+    if math.ceil(n_values * bits / 8) > len(field.data):
+        raise MessageError(f"its data are cut off: {len(field.data)} bytes of {n_values} values")
+
+
+def _values_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
+    shape = spec.shape
+
+    def decode(raw: Raw) -> NDArray[Any]:
+        field = packed_field(as_bytes(raw))
+        grid = read_grid(field.grid, field.edition)
+        if grid.n_points != spec.size or shape[len(shape) - len(grid.shape) :] != grid.shape:
+            raise MessageError(f"its grid has the shape {grid.shape}, expected {shape}")
+        values = grid.in_rows(_decoded(field, spec.size))
+        return values.astype(spec.dtype, order="C").reshape(shape)
+
+    return decode
+
+
+def _places_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
+    which = 0 if config["coordinate"] == "latitude" else 1
+
+    def decode(raw: Raw) -> NDArray[Any]:
+        grid = read_grid(as_bytes(raw), config["edition"])
+        if grid.n_points != spec.size:
+            raise GridError(f"its grid has the shape {grid.shape}, expected {spec.shape}")
+        return grid.latitudes_longitudes()[which].astype(spec.dtype).reshape(spec.shape)
+
+    return decode
+
+
+def _places_problem(config: Config) -> str | None:
+    if config["coordinate"] not in ("latitude", "longitude") or config["edition"] not in (1, 2):
+        return f"configuration {dict(config)} names no coordinate of an edition"
+    return None
+
+
+SERIAL_CODECS = {
+    VALUES: SerialCodec(_values_decoder),
+    PLACES: SerialCodec(
+        _places_decoder, required=("coordinate", "edition"), problem=_places_problem
+    ),
+}
+
+__all__ = [
+    "PACKINGS",
+    "PLACES",
+    "SERIAL_CODECS",
+    "VALUES",
+    "MessageError",
+    "PackedField",
+    "decode_field",
+    "packed_field",
+    "signed",
+    "total_length",
+]

@@ -1,0 +1,1 @@
+"""GRIB files of both editions, with or without an index beside them."""

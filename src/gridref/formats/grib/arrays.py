@@ -1,0 +1,415 @@
+"""The fields of a GRIB file as a virtual group.
+
+Fields become variables: one for each parameter, kind of level and kind of statistic, on each grid.
+Each is in a group, ``isobaricInhPa`` or ``surface/accum``, so that the variables of a group share
+their dimensions. Dimensions are number (of members), time, step and level; where a variable lacks a
+field that others of its group have, its values are NaN. Names are those of cfgrib.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gridref.codecs.grib import VALUES
+from gridref.errors import (
+    Message,
+    Option,
+    Place,
+    ScanError,
+    UnsupportedFeatureError,
+)
+from gridref.formats.grib.grids import GridArrays, grid_arrays
+from gridref.formats.grib.header import Field
+from gridref.formats.grib.names import CENTRES, UNKNOWN, Parameter, level_type, parameter_of
+from gridref.formats.grib.product import Product
+from gridref.formats.options import ScanOptions
+from gridref.limits import beyond, limits
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.encoding import Codec, shared_encoding
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.scan_report import Fate, Finding, ScanReport
+
+_FLOAT = np.dtype("f4")
+_CODECS = (Codec(VALUES),)
+_AXES = {
+    "isobaricInhPa",
+    "isobaricInPa",
+    "isobaricLayer",
+    "hybrid",
+    "hybridLayer",
+    "generalVertical",
+    "generalVerticalLayer",
+    "sigma",
+    "sigmaLayer",
+    "theta",
+    "heightAboveSea",
+}
+"""Levels that are a dimension even where a file has one of them."""
+_ORDERED = 241
+_DECREASING = {"isobaricInhPa", "isobaricInPa"}
+_DERIVED = {0: "mean", 1: "weighted_mean", 2: "spread", 3: "normalized_spread", 4: "spread"}
+_TIME = {
+    "units": "seconds since 1970-01-01T00:00:00",
+    "calendar": "proleptic_gregorian",
+}
+_ABOUT: dict[str, dict[str, Any]] = {
+    "number": {
+        "units": "1",
+        "standard_name": "realization",
+        "long_name": "ensemble member numerical id",
+    },
+    "time": _TIME
+    | {"standard_name": "forecast_reference_time", "long_name": "initial time of forecast"},
+    "step": {
+        "units": "seconds",
+        "dtype": "timedelta64[ns]",
+        "standard_name": "forecast_period",
+        "long_name": "time since forecast_reference_time",
+    },
+    "valid_time": _TIME | {"standard_name": "time", "long_name": "time"},
+}
+_SOIL = {"units": "m", "positive": "down", "long_name": "soil depth", "standard_name": "depth"}
+_PRESSURE = {"positive": "down", "standard_name": "air_pressure", "long_name": "pressure"}
+_LEVELS: dict[str, dict[str, Any]] = {
+    "depthBelowLand": _SOIL,
+    "depthBelowLandLayer": _SOIL,
+    "hybrid": {
+        "units": "1",
+        "positive": "down",
+        "long_name": "hybrid level",
+        "standard_name": "atmosphere_hybrid_sigma_pressure_coordinate",
+    },
+    "heightAboveGround": {
+        "units": "m",
+        "positive": "up",
+        "long_name": "height above the surface",
+        "standard_name": "height",
+    },
+    "isobaricInhPa": _PRESSURE | {"units": "hPa", "stored_direction": "decreasing"},
+    "isobaricInPa": _PRESSURE | {"units": "Pa", "stored_direction": "decreasing"},
+    "isobaricLayer": _PRESSURE | {"units": "hPa"},
+}
+"""Attributes of levels, as cfgrib has them."""
+
+type _Labels = tuple[int | None, int, int, float | None]
+"""Number, time, step and level."""
+
+
+@dataclass
+class _Variable:
+    """The fields of a variable, by their labels."""
+
+    parameter: Parameter
+    product: Product
+    grid: GridArrays
+    fields: dict[_Labels, Field] = field(default_factory=dict)
+
+    def labels(self, axis: int) -> set[Any]:
+        return {labels[axis] for labels in self.fields}
+
+
+@dataclass
+class _Group:
+    """The variables of a group."""
+
+    level: str
+    grid: GridArrays
+    variables: dict[str, _Variable] = field(default_factory=dict)
+
+
+@dataclass
+class _Sorted:
+    """Fields by groups and variables."""
+
+    source: Source
+    groups: dict[tuple[str, ...], _Group] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    refused: list[ScanError] = field(default_factory=list)
+
+    def refuse(self, path: str, reason: str) -> None:
+        error = UnsupportedFeatureError(reason)
+        error.located(Place(source=self.source.url, variable=path))
+        self.refused.append(error)
+        self.findings.append(Finding(path, Fate.SKIPPED, reason, self.source.url))
+
+
+def group_of_fields(fields: Sequence[Field], source: Source, options: ScanOptions) -> VirtualGroup:
+    """Describe the fields of a file.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        For the first field that is not read, unless such ones are to be skipped.
+    """
+    found = _sorted(fields, source)
+    tree: dict[tuple[str, ...], VirtualGroup] = {}
+    for path, group in found.groups.items():
+        tree[path] = _built(path, group, found)
+    if found.refused and options.on_unsupported == "raise":
+        raise _one_of(found.refused)
+    first = next((f.product for f in fields if isinstance(f.product, Product)), None)
+    return VirtualGroup(
+        groups=_nested(tree),
+        attrs={} if first is None else _about_file(first),
+        report=ScanReport(tuple(found.findings)),
+        unlimited_dims=frozenset(),
+    )
+
+
+def _one_of(refused: list[ScanError]) -> ScanError:
+    """The first error, which says how many others there are and what leaves them out."""
+    first = refused[0]
+    if len(refused) > 1:
+        first.reason += f"; {len(refused) - 1} other fields are refused too"
+    first.reason += Message("; ", Option("on_unsupported", "skip"), " leaves out what is refused")
+    return first
+
+
+# Sorting fields
+
+
+def _sorted(fields: Sequence[Field], source: Source) -> _Sorted:
+    found = _Sorted(source)
+    grids: dict[tuple[bytes, int], GridArrays] = {}
+    numbers: dict[str, int] = {}
+    for number, each in enumerate(fields, 1):
+        path = f"/message {number}"
+        try:
+            key = each.grid, each.edition
+            if key not in grids:
+                grids[key] = grid_arrays(*key)
+                numbers.setdefault(grids[key].key, len(numbers))
+        except UnsupportedFeatureError as error:
+            found.refuse(path, error.reason)
+            continue
+        if isinstance(each.product, Product):
+            grid = grids[key]
+            _sort(each, each.product, grid, numbers[grid.key], found)
+        else:
+            found.refuse(path, str(each.product))
+    return found
+
+
+def _sort(each: Field, product: Product, grid: GridArrays, n_grid: int, found: _Sorted) -> None:
+    level, parameter = _named(product)
+    at = (*([f"grid_{n_grid}"] if n_grid else []), level, *_windows(product), *_kinds(product))
+    group = found.groups.setdefault(at, _Group(level, grid))
+    name = parameter.variable.replace("/", "_")
+    variable = group.variables.setdefault(name, _Variable(parameter, product, grid))
+    path = f"/{'/'.join(at)}/{name}"
+    if variable.parameter != parameter:
+        reason = f"two parameters have its name, {variable.parameter.name} and {parameter.name}"
+        found.refuse(path, reason)
+        return
+    labels = (product.number, product.time, product.step, product.level)
+    known = variable.fields.setdefault(labels, each)
+    if known is not each:
+        same = known.product == product
+        what = "again, the first one is taken" if same else "and is not told apart from it"
+        where = f"the field at byte {each.offset} has the labels of that at {known.offset}"
+        if same:
+            found.findings.append(Finding(path, Fate.SKIPPED, f"{where} {what}", found.source.url))
+        else:
+            found.refuse(path, f"{where} {what}")
+
+
+def _named(product: Product) -> tuple[str, Parameter]:
+    key = (product.edition, product.centre, product.is_of_ecmwf, product.tables_version)
+    level, parameter = _names(key, tuple(sorted(product.keys.items())), _Same(product))
+    return level, parameter
+
+
+class _Same:
+    """A product that is no part of a key."""
+
+    def __init__(self, product: Product) -> None:
+        self.product = product
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=4096)
+def _names(key: Any, keys: Any, product: _Same) -> tuple[str, Parameter]:
+    found = level_type(product.product)
+    if found == UNKNOWN:
+        keys = product.product.keys
+        first = keys.get("typeOfFirstFixedSurface", keys.get("indicatorOfTypeOfLevel"))
+        found = "orderedSequenceData" if first == _ORDERED else f"level_{first}"
+    return found, parameter_of(product.product)
+
+
+def _windows(product: Product) -> list[str]:
+    """The group of a statistic: windows that begin with the forecast, and those of each length."""
+    if product.window is None:
+        return [] if product.step_type == "instant" else [product.step_type]
+    if product.window == product.step:
+        return [product.step_type]
+    unit, letter = next(
+        (unit, letter)
+        for unit, letter in ((3600, "h"), (60, "min"), (1, "s"))
+        if product.window % unit == 0
+    )
+    return [f"{product.step_type}_{product.window // unit}{letter}"]
+
+
+def _kinds(product: Product) -> list[str]:
+    what, _, number = product.kind.partition("_")
+    if what == "derived":
+        return [f"ensemble_{_DERIVED.get(int(number), number)}"]
+    return [product.kind] if product.kind else []
+
+
+# Building arrays
+
+
+def _built(path: tuple[str, ...], group: _Group, found: _Sorted) -> VirtualGroup:
+    axes = _axes(group)
+    arrays: dict[str, VirtualArray] = {}
+    used: set[str] = set()
+    for name, variable in group.variables.items():
+        place = f"/{'/'.join(path)}/{name}"
+        dims = _dims_of(variable, group)
+        own = {dim: axes[dim] for dim in dims}
+        n_places = math.prod(map(len, own.values()))
+        n_fields = len(variable.fields)
+        if n_places > min(limits().field_places * n_fields, limits().sparse_chunk_rows):
+            found.refuse(
+                place,
+                beyond("field_places", f"its {n_fields} fields are among {n_places} places"),
+            )
+            continue
+        arrays[name] = _array(variable, group.level, own, found.source)
+        used |= own.keys()
+        found.findings.append(Finding(place, Fate.TAKEN, "", found.source.url))
+    coordinates = {dim: _coordinate(dim, axes[dim], group.level) for dim in axes if dim in used}
+    if used:
+        coordinates["valid_time"] = _valid_times(axes["time"], axes["step"])
+    return VirtualGroup({**coordinates, **group.grid.arrays, **arrays} if used else {})
+
+
+_DIMS = ("number", "time", "step")
+
+
+def _dims_of(variable: _Variable, group: _Group) -> list[str]:
+    dims = list(_DIMS) if variable.labels(0) != {None} else ["time", "step"]
+    levels = variable.labels(3)
+    if len(levels) > 1 or (group.level in _AXES and levels != {None}):
+        dims.append(group.level)
+    return dims
+
+
+def _axes(group: _Group) -> dict[str, dict[Any, int]]:
+    """For each dimension the labels of all variables that have it, with their places."""
+    labels: dict[str, set[Any]] = {}
+    for variable in group.variables.values():
+        for dim in _dims_of(variable, group):
+            axis = 3 if dim == group.level else _DIMS.index(dim)
+            labels.setdefault(dim, set()).update(variable.labels(axis))
+    return {
+        dim: {
+            label: place
+            for place, label in enumerate(
+                sorted(
+                    found,
+                    key=lambda label: (label is not None, label or 0),
+                    reverse=dim in _DECREASING,
+                )
+            )
+        }
+        for dim, found in labels.items()
+    }
+
+
+def _array(
+    variable: _Variable, level: str, axes: Mapping[str, Mapping[Any, int]], source: Source
+) -> VirtualArray:
+    counts = tuple(len(axis) for axis in axes.values())
+    rows = np.zeros(math.prod(counts), np.int64)
+    lengths = np.zeros_like(rows)
+    positions = [3 if dim == level else _DIMS.index(dim) for dim in axes]
+    strides = [math.prod(counts[at + 1 :]) for at in range(len(counts))]
+    places = list(zip(positions, axes.values(), strides, strict=True))
+    for labels, each in variable.fields.items():
+        row = sum(axis[labels[position]] * stride for position, axis, stride in places)
+        rows[row], lengths[row] = each.offset, each.length
+    grid = variable.grid
+    chunk_shape = (1,) * len(counts) + grid.shape
+    manifest = ChunkManifest.from_columns(
+        [source],
+        offset=rows,
+        length=lengths,
+        state=np.where(lengths > 0, ChunkState.RANGE, ChunkState.MISSING),
+    )
+    return VirtualArray.of_one_block(
+        counts + grid.shape,
+        _FLOAT,
+        encoding=shared_encoding(chunk_shape, _FLOAT, _CODECS),
+        manifest=manifest,
+        dims=(*axes, *grid.dims),
+        attrs=_about_variable(variable, level, level in axes),
+        fill_value=_FLOAT.type(np.nan),
+    )
+
+
+def _about_variable(variable: _Variable, level: str, has_levels: bool) -> dict[str, Any]:
+    parameter, product = variable.parameter, variable.product
+    attrs: dict[str, Any] = {
+        "GRIB_paramId": parameter.number,
+        "GRIB_shortName": parameter.short,
+        "GRIB_name": parameter.name,
+        "GRIB_units": parameter.units,
+        "GRIB_cfVarName": parameter.variable,
+        "GRIB_typeOfLevel": level,
+        "GRIB_stepType": product.step_type,
+        **variable.grid.attrs,
+        "long_name": parameter.name,
+        "units": parameter.units,
+    }
+    if parameter.short == UNKNOWN:
+        attrs["long_name"] = parameter.variable
+        attrs["units"] = "1"
+    if not has_levels and product.level is not None:
+        attrs["GRIB_level"] = product.level
+    if parameter.standard_name:
+        attrs["standard_name"] = parameter.standard_name
+    places = [name for name in ("latitude", "longitude") if name in variable.grid.arrays]
+    attrs["coordinates"] = " ".join(["valid_time", *places])
+    return attrs
+
+
+def _coordinate(dim: str, labels: Iterable[Any], level: str) -> VirtualArray:
+    if dim == level:
+        values = np.array(list(labels), "f8")
+        return VirtualArray.from_numpy(values, (dim,), _LEVELS.get(level, {"long_name": level}))
+    return VirtualArray.from_numpy(np.array(list(labels), "i8"), (dim,), _ABOUT[dim])
+
+
+def _valid_times(times: Iterable[int], steps: Iterable[int]) -> VirtualArray:
+    values = np.add.outer(np.array(list(times), "i8"), np.array(list(steps), "i8"))
+    return VirtualArray.from_numpy(values, ("time", "step"), _ABOUT["valid_time"])
+
+
+def _about_file(product: Product) -> dict[str, Any]:
+    centre = CENTRES.get(product.centre, str(product.centre))
+    return {"GRIB_edition": product.edition, "GRIB_centre": centre, "Conventions": "CF-1.7"}
+
+
+def _nested(tree: Mapping[tuple[str, ...], VirtualGroup]) -> dict[str, VirtualGroup]:
+    """Groups inside of groups, out of groups by their paths."""
+    names = dict.fromkeys(path[0] for path in tree)
+    found: dict[str, VirtualGroup] = {}
+    for name in names:
+        below = {path[1:]: group for path, group in tree.items() if path[0] == name}
+        own = below.pop((), VirtualGroup())
+        found[name] = own.with_changes(groups=_nested(below)) if below else own
+    return found

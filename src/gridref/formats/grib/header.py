@@ -1,0 +1,228 @@
+"""The fields of a GRIB file: where each is, on which grid, and what it is.
+
+`walk` goes from message to message and reads their headers, never the data. Sections 2 to 7, 3 to 7
+or 4 to 7 may repeat in a message of edition 2: each repetition is a field. Bytes between messages
+(zeros, lines of bulletins) are skipped.
+
+Source: WMO Manual on Codes I.2, FM 92 GRIB, edition 1 and edition 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gridref.codecs.grib import PACKINGS, MessageError, total_length
+from gridref.errors import Place, SourceFormatError
+from gridref.formats.grib.product import Product, product_1, product_2
+from gridref.io import ScanFile
+from gridref.limits import beyond, limits
+
+_MAGIC = b"GRIB"
+_LOCAL_BYTES, _REMOTE_BYTES = 1 << 10, 64 << 10
+"""What is read of a message at once: most headers are shorter."""
+_HUGE_1 = 0x800000
+"""Set in lengths of edition 1 that are in units of 120 bytes, as ECMWF writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a file.
+
+    Attributes
+    ----------
+    offset, length
+        Bytes that decode to it: its message, up to the end of the field if others follow.
+    edition
+        1 or 2.
+    grid
+        Its grid section.
+    product
+        What it is; the error that says why it is not known.
+    """
+
+    offset: int
+    length: int
+    edition: int
+    grid: bytes
+    product: Product | MessageError
+
+
+def walk(file: ScanFile, head: bytes, max_fields: int) -> list[Field]:
+    """Read the headers of all messages of a file, of which `head` is the beginning.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is damaged or cut off.
+    """
+    window = _Window(file, head)
+    fields: list[Field] = []
+    at = 0
+    while (at := _next_message(window, at)) < file.size:
+        try:
+            stop, found = _message(window, at)
+        except MessageError as error:
+            place = Place(source=file.name, start=at, stop=file.size)
+            raise SourceFormatError(f"message {len(fields) + 1}: {error}", place) from error
+        fields += found
+        if len(fields) > max_fields:
+            raise SourceFormatError(
+                f"the file has more fields than max_objects, {max_fields}", Place(source=file.name)
+            )
+        at = stop
+    return fields
+
+
+class _Window:
+    """Bytes of a file, of which a piece is at hand."""
+
+    def __init__(self, file: ScanFile, head: bytes) -> None:
+        self.file = file
+        self.start, self.data = 0, head
+        self.n_bytes = _REMOTE_BYTES if file.is_remote else _LOCAL_BYTES
+
+    def take(self, at: int, n_bytes: int) -> bytes:
+        """Some bytes.
+
+        Raises
+        ------
+        MessageError
+            If the file ends before.
+        """
+        first = at - self.start
+        if first < 0 or first + n_bytes > len(self.data):
+            if at + n_bytes > self.file.size:
+                raise MessageError("the file ends inside of it")
+            length = min(max(n_bytes, self.n_bytes), self.file.size - at)
+            self.start, self.data = at, self.file.read_many([at], [length])[0]
+            first = 0
+        return self.data[first : first + n_bytes]
+
+
+def _next_message(window: _Window, at: int) -> int:
+    """The beginning of the next message; the end of the file if there is none."""
+    size, most = window.file.size, limits().gap_bytes
+    start = at
+    while at < size:
+        piece = window.take(at, min(window.n_bytes, size - at))
+        found = piece.find(_MAGIC)
+        if found >= 0:
+            return at + found
+        at += max(len(piece) - 3, 1) if at + len(piece) < size else len(piece)
+        if at - start > most:
+            place = Place(source=window.file.name, start=start, stop=at)
+            reason = beyond("gap_bytes", f"no message begins in {at - start} bytes")
+            raise SourceFormatError(reason, place)
+    return size
+
+
+def _message(window: _Window, at: int) -> tuple[int, list[Field]]:
+    """The end of a message, and its fields."""
+    head = window.take(at, min(16, window.file.size - at))
+    length = total_length(head)
+    if head[7] == 1 and length & _HUGE_1:
+        length = _huge_length(window, at, length)
+    if at + length > window.file.size:
+        raise MessageError(f"it has {length} bytes, and the file ends inside of it")
+    stop = at + length
+    if head[7] == 1:
+        fields = [_field_1(window, at, stop)]
+    else:
+        fields = list(_fields_2(window, at, stop, head[6]))
+    if window.take(stop - 4, 4) != b"7777":
+        raise MessageError(f"it has {length} bytes, and 7777 is not at its end")
+    return stop, fields
+
+
+# Edition 2
+
+
+def _fields_2(window: _Window, at: int, stop: int, discipline: int) -> Iterator[Field]:
+    """The fields of a message; `held` are the sections that hold on for the next one."""
+    held: dict[int, bytes] = {}
+    place, n_found = at + 16, 0
+    while place < stop - 4:
+        number, length = _section_2(window, place, stop)
+        if number in (1, 3, 4, 5):
+            if length > limits().header_bytes:
+                raise MessageError(beyond("header_bytes", f"section {number} has {length} bytes"))
+            held[number] = window.take(place, length)
+        elif number == 7:
+            if any(needed not in held for needed in (1, 3, 4, 5)):
+                raise MessageError("a section is missing")
+            n_found += 1
+            is_last = place + length >= stop - 4
+            end = stop if is_last else place + length
+            product = _product_2(discipline, held)
+            yield Field(at, end - at, 2, held[3], product)
+        place += length
+    if place != stop - 4 or not n_found:
+        raise MessageError("its sections do not fill it")
+
+
+def _section_2(window: _Window, place: int, stop: int) -> tuple[int, int]:
+    head = window.take(place, 5)
+    length = int.from_bytes(head[:4], "big")
+    if length < 5 or place + length > stop - 4 or not 1 <= head[4] <= 7:
+        raise MessageError(f"its section at byte {place} has {length} bytes and number {head[4]}")
+    return head[4], length
+
+
+def _product_2(discipline: int, held: dict[int, bytes]) -> Product | MessageError:
+    packing = int.from_bytes(held[5][9:11], "big")
+    if packing not in PACKINGS:
+        return MessageError(f"it is packed by template 5.{packing}, which is not decoded")
+    try:
+        return product_2(discipline, held[1], held[4])
+    except MessageError as error:
+        return error
+
+
+# Edition 1
+
+
+def _field_1(window: _Window, at: int, stop: int) -> Field:
+    product, place = _section_1(window, at + 8, stop)
+    if len(product) < 28:
+        raise MessageError("its product is cut off")
+    grid = b""
+    what: Product | MessageError
+    try:
+        what = product_1(product)
+    except MessageError as error:
+        what = error
+    if product[7] & 0x80:
+        grid, place = _section_1(window, place, stop)
+    else:
+        what = MessageError("it names its grid by a number instead of stating it")
+    if product[7] & 0x40:
+        place += int.from_bytes(window.take(place, 3), "big")
+    data = window.take(place, 11) if place + 15 <= stop else b""
+    if not data:
+        raise MessageError("its data are missing")
+    if data[3] & 0x60:  # spherical harmonics are told by the grid
+        what = MessageError("it has second-order packing, which is not decoded")
+    return Field(at, stop - at, 1, grid, what)
+
+
+def _section_1(window: _Window, place: int, stop: int) -> tuple[bytes, int]:
+    length = int.from_bytes(window.take(place, 3), "big")
+    if length < 3 or place + length > stop:
+        raise MessageError(f"its section at byte {place} has {length} bytes")
+    if length > limits().header_bytes:
+        raise MessageError(beyond("header_bytes", f"a section has {length} bytes"))
+    return window.take(place, length), place + length
+
+
+def _huge_length(window: _Window, at: int, length: int) -> int:
+    """Length of a message beyond 8 MB, by the length that section 4 states instead."""
+    place = at + 8
+    product = window.take(place, 8)
+    place += int.from_bytes(product[:3], "big")
+    for flag in (0x80, 0x40):
+        if product[7] & flag:
+            place += int.from_bytes(window.take(place, 3), "big")
+    rest = int.from_bytes(window.take(place, 3), "big")
+    whole = (length & (_HUGE_1 - 1)) * 120
+    return whole - rest + 4 if rest < 120 else length

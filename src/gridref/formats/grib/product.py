@@ -1,0 +1,410 @@
+"""What a field is: its parameter, level, time and member, as numbers out of its sections.
+
+`product_1` and `product_2` take the product section of each edition apart. A `Product` holds the
+numbers under the names that eccodes has for them, since the tables of parameters ask for these.
+
+Source: WMO Manual on Codes I.2, FM 92 GRIB: edition 1, section 1 with code tables 3 to 5; edition
+2, section 1 and section 4 with templates 4.N, code tables 4.4, 4.5, 4.6, 4.7, 4.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from gridref.codecs.grib import MessageError, signed
+
+_MINUTE = 60
+_UNITS = {
+    0: _MINUTE,
+    1: 3600,
+    2: 86400,
+    10: 3 * 3600,
+    11: 6 * 3600,
+    12: 12 * 3600,
+    13: 1,
+}
+"""Seconds by code table 4.4, which is table 4 of edition 1 but for the last."""
+_UNITS_1 = {**_UNITS, 13: 15 * _MINUTE, 14: 30 * _MINUTE, 254: 1}
+_MONTHS = {3: 1, 4: 12, 5: 120, 6: 360, 7: 1200}
+"""Months by the same table."""
+
+_ECMWF = 98
+_STEP_TYPES = dict(
+    enumerate(("avg", "accum", "max", "min", "diff", "rms", "sd", "cov", "sdiff", "ratio"))
+)
+_STEP_TYPES_1 = {2: "range", 3: "avg", 4: "accum", 5: "diff"}
+
+_PLAIN = {0: 0, 1: 0, 2: 0, 5: 0, 6: 0, 8: 0, 9: 0, 10: 0, 11: 0, 12: 0, 60: 0, 61: 0}
+_CHEMICAL = dict.fromkeys((40, 41, 42, 43), 2)
+_AEROSOL = dict.fromkeys((45, 46, 47), 13)
+_OPTICAL = dict.fromkeys((48, 49), 24)
+_SHIFTS = {**_PLAIN, **_CHEMICAL, **_AEROSOL, **_OPTICAL}
+"""Octets before the generating process, by template, besides those of template 4.0."""
+_ENSEMBLES = {1, 11, 41, 43, 45, 47, 49, 60, 61}
+_DERIVED = {2, 12}
+_PROBABILITIES = {5, 9}
+_PERCENTILES = {6, 10}
+_INTERVALS = {8: 0, 9: 13, 10: 1, 11: 3, 12: 2, 42: 0, 43: 3, 46: 0, 47: 3, 61: 10}
+"""Octets between the second surface and the end of the interval, by template."""
+_SATELLITE = 32
+_PRESSURE = 100
+_TWOS = 0xFF
+_BANDS_KEYS = {"satelliteSeries", "satelliteNumber", "instrumentType"}
+
+PRODUCT_KEYS = frozenset(
+    {
+        "discipline",
+        "parameterCategory",
+        "parameterNumber",
+        "typeOfGeneratingProcess",
+        "typeOfFirstFixedSurface",
+        "scaleFactorOfFirstFixedSurface",
+        "scaledValueOfFirstFixedSurface",
+        "typeOfSecondFixedSurface",
+        "scaleFactorOfSecondFixedSurface",
+        "scaledValueOfSecondFixedSurface",
+        "typeOfStatisticalProcessing",
+        "indicatorOfUnitForTimeRange",
+        "lengthOfTimeRange",
+        "constituentType",
+        "aerosolType",
+        "is_chemical",
+        "is_aerosol",
+        "is_aerosol_optical",
+        "probabilityType",
+        "scaleFactorOfLowerLimit",
+        "scaledValueOfLowerLimit",
+        "localTablesVersion",
+        "table2Version",
+        "indicatorOfParameter",
+        "indicatorOfTypeOfLevel",
+        "level",
+    }
+)
+"""Names of the numbers that a product may have."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A field but for its grid and values.
+
+    Attributes
+    ----------
+    edition
+        1 or 2.
+    centre, subcentre, tables_version
+        Common code table C-11, and the version of the tables.
+    keys
+        Numbers by the name that eccodes has for them; None where they are missing.
+    level
+        Height, pressure or number of its level, the upper one of a layer; None if it has none.
+    bottom
+        The lower level of a layer; None if it is no layer.
+    time, step
+        Seconds since 1970, and from there to the end of the forecast.
+    window
+        Seconds from the beginning to the end of what is averaged or accumulated; None if the field
+        is of an instant.
+    step_type
+        Like ``"instant"``, ``"accum"``.
+    number
+        Member of the ensemble; None if it is of none.
+    kind
+        Tells apart what has the same name: a percentile, a mean of an ensemble, a probability.
+    """
+
+    edition: int
+    centre: int
+    subcentre: int
+    tables_version: int
+    keys: Mapping[str, int | None]
+    level: float | None
+    bottom: float | None
+    time: int
+    step: int
+    window: int | None = None
+    step_type: str = "instant"
+    number: int | None = None
+    kind: str = ""
+
+    @property
+    def is_of_ecmwf(self) -> bool:
+        """Whether ECMWF's rules hold for it."""
+        return _ECMWF in (self.centre, self.subcentre)
+
+
+class UnknownProductError(MessageError):
+    """A product of a kind that is not read."""
+
+
+def _moment(year: int, month: int, day: int, *time: int) -> datetime:
+    hour, minute, second = (*time, 0)[:3]
+    try:
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError as error:
+        raise MessageError(f"its date is damaged: {error}") from error
+
+
+def _seconds(count: int, unit: int, units: Mapping[int, int], start: datetime) -> int:
+    """Seconds of a time range, which months and years make depend on its beginning."""
+    if unit in units:
+        return count * units[unit]
+    if unit in _MONTHS:
+        months = start.month - 1 + count * _MONTHS[unit]
+        year = start.year + months // 12
+        if not 1 <= year <= 9999:
+            raise MessageError(f"its time range ends in the year {year}")
+        day = min(start.day, 28)
+        moment = start.replace(year=year, month=months % 12 + 1, day=day)
+        return int((moment - start.replace(day=day)).total_seconds())
+    raise MessageError(f"the unit of its time range is unknown, {unit}")
+
+
+def _scaled(factor: int | None, value: int | None) -> float | None:
+    if value is None:
+        return None
+    if not factor:
+        return float(value)
+    if abs(factor) > 20:
+        raise MessageError(f"its level has the scale factor {factor}")
+    return value / 10**factor if factor > 0 else float(value * 10**-factor)
+
+
+# Edition 2
+
+
+def product_2(discipline: int, identification: bytes, section: bytes) -> Product:
+    """The product of section 4, in a message with this section 1.
+
+    Raises
+    ------
+    UnknownProductError
+        If its template is not read.
+    MessageError
+        If it is damaged.
+    """
+    if len(identification) < 19 or len(section) < 11:
+        raise MessageError("its product is cut off")
+    year, month, day, hour, minute, second = (
+        int.from_bytes(identification[12:14], "big"),
+        *identification[14:19],
+    )
+    start = _moment(year, month, day, hour, minute, second)
+    template = int.from_bytes(section[7:9], "big")
+    if template == _SATELLITE:
+        shift = 0
+    elif template in _SHIFTS:
+        shift = _SHIFTS[template]
+    else:
+        raise UnknownProductError(f"its product has the template 4.{template}, which is not read")
+    octets = _Section(section, shift)
+    keys: dict[str, int | None] = {
+        "discipline": discipline,
+        "parameterCategory": section[9],
+        "parameterNumber": section[10],
+        "localTablesVersion": identification[10],
+        "typeOfGeneratingProcess": octets.at(12),
+        **_species(template, section),
+    }
+    unit, ahead = octets.at(18), octets.time(19)
+    begins = _seconds(ahead, unit, _UNITS, start)
+    common = {
+        "edition": 2,
+        "centre": int.from_bytes(identification[5:7], "big"),
+        "subcentre": int.from_bytes(identification[7:9], "big"),
+        "tables_version": identification[9],
+        "keys": keys,
+        "time": int(start.timestamp()),
+        "step": begins,
+    }
+    if template == _SATELLITE:
+        return Product(**common, level=None, bottom=None, kind=_bands(octets))  # type: ignore[arg-type]
+    keys |= _surfaces(octets)
+    level = _level(keys, "First")
+    bottom = _level(keys, "Second") if keys["typeOfSecondFixedSurface"] != 255 else None
+    more: dict[str, object] = {"kind": _kind(template, octets, keys)}
+    if template in _ENSEMBLES and octets.at(37) != 0:
+        more["number"] = octets.at(36)
+    if template in _INTERVALS:
+        more |= _interval(octets, _INTERVALS[template], keys, start, begins)
+    return Product(**(common | more), level=level, bottom=bottom)  # type: ignore[arg-type]
+
+
+class _Section:
+    """Numbers in section 4; octets count from 1 and are those of template 4.0."""
+
+    def __init__(self, section: bytes, shift: int) -> None:
+        self.section = section
+        self.shift = shift
+
+    def raw(self, first: int, last: int) -> bytes:
+        raw = self.section[first - 1 + self.shift : last + self.shift]
+        if len(raw) != last - first + 1:
+            raise MessageError("its product is cut off")
+        return raw
+
+    def at(self, octet: int) -> int:
+        return self.raw(octet, octet)[0]
+
+    def time(self, first: int) -> int:
+        """A time range of 4 octets; NCEP writes negative ones as two's complements."""
+        raw = self.raw(first, first + 3)
+        return signed(raw) if raw[0] != _TWOS else int.from_bytes(raw, "big", signed=True)
+
+    def number(self, first: int, last: int) -> int | None:
+        """A signed number; None if all of its bits are set."""
+        raw = self.raw(first, last)
+        return None if raw == b"\xff" * len(raw) else signed(raw)
+
+
+def _species(template: int, section: bytes) -> dict[str, int | None]:
+    """What a chemical or aerosol product is of."""
+    if template in _CHEMICAL:
+        return {"constituentType": int.from_bytes(section[11:13], "big"), "is_chemical": 1}
+    if template in _AEROSOL:
+        return {"aerosolType": int.from_bytes(section[11:13], "big"), "is_aerosol": 1}
+    if template in _OPTICAL:
+        return {"aerosolType": int.from_bytes(section[11:13], "big"), "is_aerosol_optical": 1}
+    return {}
+
+
+def _surfaces(octets: _Section) -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
+    for which, at in (("First", 23), ("Second", 29)):
+        found[f"typeOf{which}FixedSurface"] = octets.at(at)
+        found[f"scaleFactorOf{which}FixedSurface"] = octets.number(at + 1, at + 1)
+        found[f"scaledValueOf{which}FixedSurface"] = octets.number(at + 2, at + 5)
+    return found
+
+
+def _level(keys: Mapping[str, int | None], which: str) -> float | None:
+    """The level of a surface; pressures in hPa."""
+    level = _scaled(
+        keys[f"scaleFactorOf{which}FixedSurface"], keys[f"scaledValueOf{which}FixedSurface"]
+    )
+    pressure = keys[f"typeOf{which}FixedSurface"] == _PRESSURE
+    return level / 100 if pressure and level is not None else level
+
+
+def _kind(template: int, octets: _Section, keys: dict[str, int | None]) -> str:
+    if template in _DERIVED:
+        return f"derived_{octets.at(35)}"
+    if template in _PERCENTILES:
+        return f"percentile_{octets.at(35)}"
+    if template in _PROBABILITIES:
+        keys["probabilityType"] = octets.at(37)
+        keys["scaleFactorOfLowerLimit"] = octets.number(38, 38)
+        keys["scaledValueOfLowerLimit"] = octets.number(39, 42)
+        lower = _scaled(keys["scaleFactorOfLowerLimit"], keys["scaledValueOfLowerLimit"])
+        upper = _scaled(octets.number(43, 43), octets.number(44, 47))
+        bounds = "_".join(f"{bound:g}" for bound in (lower, upper) if bound is not None)
+        return f"probability_{keys['probabilityType']}_{bounds}"
+    return ""
+
+
+def _bands(octets: _Section) -> str:
+    """Series, satellite, instrument and wave number of simulated images."""
+    series, number = (
+        int.from_bytes(octets.raw(24, 25), "big"),
+        int.from_bytes(octets.raw(26, 27), "big"),
+    )
+    instrument = int.from_bytes(octets.raw(28, 29), "big")
+    wave = _scaled(octets.number(30, 30), octets.number(31, 34))
+    return f"satellite_{series}_{number}_{instrument}_{wave or 0:g}"
+
+
+def _interval(
+    octets: _Section,
+    after: int,
+    keys: dict[str, int | None],
+    start: datetime,
+    begins: int,
+) -> dict[str, object]:
+    """Step, window and kind of a statistic over time."""
+    at = 35 + after
+    year = int.from_bytes(octets.raw(at, at + 1), "big")
+    process = octets.at(at + 12)
+    unit = octets.at(at + 14)
+    length = octets.time(at + 15)
+    keys["typeOfStatisticalProcessing"] = process
+    keys["indicatorOfUnitForTimeRange"] = unit
+    keys["lengthOfTimeRange"] = length
+    if year:
+        end = _moment(year, *octets.raw(at + 2, at + 6))
+        step = int((end - start).total_seconds())
+    else:
+        opens = start + timedelta(seconds=begins)
+        step = begins + _seconds(length, unit, _UNITS, opens)
+    return {
+        "step": step,
+        "window": step - begins,
+        "step_type": _STEP_TYPES.get(process, f"statistic_{process}"),
+    }
+
+
+# Edition 1
+
+
+def product_1(section: bytes) -> Product:
+    """The product of section 1.
+
+    Raises
+    ------
+    MessageError
+        If it is damaged.
+    """
+    if len(section) < 28:
+        raise MessageError("its product is cut off")
+    century, year = section[24], section[12]
+    start = _moment((century - 1) * 100 + year, *section[13:17])
+    unit, first, second, indicator = section[17], section[18], section[19], section[20]
+    kind = section[9]
+    value = int.from_bytes(section[10:12], "big")
+    keys: dict[str, int | None] = {
+        "table2Version": section[3],
+        "indicatorOfParameter": section[8],
+        "indicatorOfTypeOfLevel": kind,
+        "level": value,
+    }
+    window, step_type, ends = None, "instant", first
+    if indicator == 10:
+        ends = 256 * first + second
+    elif indicator in _STEP_TYPES_1:
+        ends, step_type = second, _STEP_TYPES_1[indicator]
+        window = _seconds(second - first, unit, _UNITS_1, start)
+    elif indicator not in (0, 1):
+        step_type = f"range_{indicator}"
+        ends = first
+    is_layer = kind in _LAYERS_1
+    return Product(
+        edition=1,
+        centre=section[4],
+        subcentre=section[25],
+        tables_version=section[3],
+        keys=keys,
+        level=float(section[10]) if is_layer else float(value),
+        bottom=float(section[11]) if is_layer else None,
+        time=int(start.timestamp()),
+        step=_seconds(ends, unit, _UNITS_1, start),
+        window=window,
+        step_type=step_type,
+        number=_member_1(section),
+    )
+
+
+_LAYERS_1 = {101, 104, 106, 108, 110, 112, 114, 116, 120, 121, 128, 141}
+"""Code table 3: layers, whose two octets are two levels."""
+_MEMBERS = {1: 1, 26: 1, 30: 1, 12: 2, 15: 2, 16: 2}
+"""Octets of the member, from octet 50 on, by ECMWF's local definition."""
+
+
+def _member_1(section: bytes) -> int | None:
+    """The member of the ensemble, in the octets of ECMWF."""
+    if _ECMWF not in (section[4], section[25]) or len(section) < 51:
+        return None
+    n_bytes = _MEMBERS.get(section[40], 0)
+    if n_bytes == 1 and section[50] in (0, 1):  # of no ensemble
+        return None
+    return int.from_bytes(section[49 : 49 + n_bytes], "big") if n_bytes else None
