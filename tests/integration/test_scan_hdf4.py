@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 import zarr
 from numpy.typing import NDArray
+from pyhdf.error import HDF4Error
+from pyhdf.HDF import HC, HDF
 from pyhdf.SD import SD, SDC
+from pyhdf.VS import VS  # noqa: F401 - gives files their tables
 
 import gridref
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
@@ -29,6 +32,7 @@ REFUSED = {
 }
 """Data sets of the samples that are refused, and why."""
 
+INTERNAL = ("Attr0", "DimVal0", "CoordVar", "SDSVar", "RIATTR", "_HDF_")
 GRID = {"spatial_ref", "x", "y"}
 DIMS_OF_GRIDS = {"XDim": "x", "YDim": "y"}
 
@@ -57,7 +61,9 @@ def as_pyhdf_has_them(path: Path) -> list[tuple[str, Any]]:
 def assert_as_in_pyhdf(path: Path, group: VirtualGroup, read: Any) -> int:
     """Compare names, dimensions, attributes and bits of values; returns the number of data sets."""
     datasets = as_pyhdf_has_them(path)
-    own = [name for name in group.arrays if name not in GRID or "spatial_ref" not in group.arrays]
+    aside = {table for table, _ in tables_in_pyhdf(path)}
+    aside |= GRID if "spatial_ref" in group.arrays else set()
+    own = [name for name in group.arrays if name not in aside]
     assert [name for name, _ in datasets if name not in REFUSED] == own
     assert_same_attrs(group.attrs, SD(str(path)).attributes())
     renamed = any(finding.fate is Fate.RENAMED for finding in group.report)
@@ -79,6 +85,25 @@ def assert_as_in_pyhdf(path: Path, group: VirtualGroup, read: Any) -> int:
         assert values.shape == expected.shape
         assert values.tobytes() == expected.tobytes(), name
     return len(datasets)
+
+
+def tables_in_pyhdf(path: Path) -> list[tuple[str, list[Any]]]:
+    """Names and rows of the Vdata of users; those without rows have none."""
+    file = HDF(str(path))
+    interface = file.vstart()
+    tables = []
+    try:
+        listed = interface.vdatainfo()
+    except HDF4Error:
+        listed = []
+    for name, kind, ref, n_rows, *_ in listed:
+        if not kind.startswith(INTERNAL) and not name.startswith(INTERNAL):
+            table = interface.attach(ref)
+            tables.append((name, table[:] if n_rows else []))
+            table.detach()
+    interface.end()
+    file.close()
+    return tables
 
 
 def assert_same_attrs(attrs: Any, expected: dict[str, Any]) -> None:
@@ -212,6 +237,51 @@ def test_other_compressions_are_refused_by_variable(tmp_path: Path, coder: tuple
     with pytest.raises(UnsupportedFeatureError, match="of HDF4, for which there is no codec"):
         gridref.scan(path)
     assert list(gridref.scan(path, on_unsupported="skip").arrays) == ["plain"]
+
+
+# ---- tables -----------------------------------------------------------------------------
+
+
+def as_python(value: Any) -> Any:
+    """A value as pyhdf shows it: characters are numbers, lists of them texts."""
+    if isinstance(value, bytes):
+        return value[0] if len(value) == 1 else value.decode().rstrip("\0")
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+@pytest.mark.parametrize("path", shared_files("formats/hdf4/*data*.hdf", "formats/hdf4/*tst[12]*"))
+def test_tables_are_arrays_of_compounds(path: Path) -> None:
+    group = gridref.scan(path, on_unsupported="skip")
+    for name, rows in tables_in_pyhdf(path):
+        array = group.arrays[name]
+        values = array[...]
+        assert len(values) == len(rows)
+        for value, row in zip(values, rows, strict=True):
+            members = list(value) if array.dtype.names else [value]
+            shown = [as_python(member) for member in members]
+            assert shown == [as_python(member) for member in row]
+
+
+def test_rows_of_a_table_that_grows(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf"
+    file = HDF(str(path), HC.WRITE | HC.CREATE)
+    interface = file.vstart()
+    tables = [
+        interface.create(name, (("t", HC.FLOAT64, 1), ("id", HC.INT16, 1), ("at", HC.FLOAT32, 2)))
+        for name in ("fires", "floods")
+    ]
+    for row in range(300):
+        for table in tables:
+            table.write([[row / 2, row, [row, -row]]])
+    for table in tables:
+        table.detach()
+    interface.end()
+    file.close()
+    values = gridref.scan(path).arrays["floods"][...]
+    assert values.dtype.names == ("t", "id", "at")
+    np.testing.assert_array_equal(values["t"], np.arange(300) / 2)
+    np.testing.assert_array_equal(values["id"], np.arange(300))
+    np.testing.assert_array_equal(values["at"], np.stack([np.arange(300), -np.arange(300)], 1))
 
 
 # ---- names, dimensions and attributes ---------------------------------------------------

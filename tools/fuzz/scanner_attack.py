@@ -18,9 +18,11 @@ from tests.cold_scans import all_caches, described
 from tests.shared_data import shared_data_folder
 from tools.fuzz.catalog_attack import change_member, make_catalog
 from tools.fuzz.compared_attack import ComparedAttack
+from tools.fuzz.hdf4_mutations import Mutator as HDF4Mutator
 from tools.fuzz.hdf5_mutations import Mutator as HDF5Mutator
 from tools.fuzz.netcdf3_mutations import Mutator as NetCDF3Mutator
 from tools.fuzz.reference_attack import SECONDS
+from tools.fuzz.small_hdf4 import hdf4_files
 from tools.fuzz.small_hdf5 import EXTERNAL, hdf5_files
 from tools.fuzz.small_netcdf3 import netcdf3_files
 from tools.fuzz.small_tiff import tiff_files
@@ -63,14 +65,17 @@ def scanner_attacks(folder: Path) -> dict[str, Try]:
     hdf5, tiff = hdf5 + _real("HDF"), tiff + _real("TIFF")
     in_hdf5, in_tiff, in_netcdf3 = HDF5Mutator(), TIFFMutator(), NetCDF3Mutator()
     netcdf3 = netcdf3_files(folder) + _real("CDF")
+    in_hdf4, hdf4 = HDF4Mutator(), hdf4_files(folder) + _real("HDF4")
     return {
         "scanner: HDF5": _of(in_hdf5, hdf5, folder / "fuzzed.h5"),
         "scanner: TIFF": _of(in_tiff, tiff, folder / "fuzzed.tif"),
         "scanner: NetCDF3": _of(in_netcdf3, netcdf3, folder / "fuzzed.nc3"),
+        "scanner: HDF4": _of(in_hdf4, hdf4, folder / "fuzzed.hdf"),
         "scanner: Zarr": _of_zarr(write_stores(folder / "zarr")),
         "compared: HDF5": _compared("HDF5", in_hdf5, hdf5, folder / "compared.h5"),
         "compared: TIFF": _compared("TIFF", in_tiff, tiff, folder / "compared.tif"),
         "compared: NetCDF3": _compared("NetCDF3", in_netcdf3, netcdf3, folder / "compared.nc3"),
+        "compared: HDF4": _compared("HDF4", in_hdf4, hdf4, folder / "compared.hdf"),
         "alike: HDF5": _beside_its_like(in_hdf5, hdf5, folder / "alike.h5"),
         "alike: TIFF": _beside_its_like(in_tiff, tiff, folder / "alike.tif"),
     }
@@ -90,6 +95,7 @@ def _real(kind: str) -> list[bytes]:
         "HDF": ("hdf5", "netcdf4", "families", "bad_input/hdf5"),
         "TIFF": ("tiff", "ome_tiff"),
         "CDF": ("formats/netcdf3",),
+        "HDF4": ("formats/hdf4",),
     }
     paths = (path for part in parts[kind] for path in (shared_data_folder() / part).rglob("*"))
     files = sorted(path for path in paths if path.is_file() and path.stat().st_size <= MOST_BYTES)

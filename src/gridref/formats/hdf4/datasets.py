@@ -27,6 +27,7 @@ from gridref.formats.hdf4.tables import (
     read_groups,
     read_rows,
     read_tables,
+    rows_dtype,
 )
 
 _NAMES, _UNLIMITED, _DIMENSION, _VARIABLE = "CDF0.0", "UDim0.0", "Dim0.0", "Var0.0"
@@ -34,6 +35,8 @@ _ATTRIBUTE, _SCALE, _DATA_SET = "Attr0.0", "CoordVar", "SDSVar"
 _LENGTHS = "DimVal0.1"
 """Class of the table that holds the length of a dimension; those of ``DimVal0.0`` have it as their
 number of rows."""
+_INTERNAL = ("Attr0", "DimVal0", "CoordVar", "SDSVar", "RIATTR", "_HDF_")
+"""How classes or names of tables begin that hold attributes, lengths and lists of chunks."""
 _OLD_DATASET = 720
 """Tag of numeric data groups, which list the elements of a data set."""
 _BIG, _LITTLE = (0, 1), 4
@@ -199,9 +202,8 @@ def read_datasets(elements: Elements) -> Contents:
     if listing is None:
         why = "it is in the form before HDF 3.3, without names"
         names = [f"Data-Set-{ref}" for ref in elements.of_tag(_OLD_DATASET)]
-        return Contents(
-            [], [(name, UnsupportedFeatureError(why)) for name in names], {}, groups, tables
-        )
+        old = [(name, UnsupportedFeatureError(why)) for name in names]
+        return _with_tables(Contents([], old, {}, groups, tables), elements)
     known = _Listing(elements, groups, tables, read_rows(elements, needed))
     for dimension in known.of(listing, _DIMENSION, _UNLIMITED):
         known.note_length(dimension)
@@ -212,7 +214,35 @@ def read_datasets(elements: Elements) -> Contents:
             datasets.append(known.dataset(group))
         except GridrefError as error:
             refused.append((group.name, error))
-    return Contents(datasets, refused, known.attributes(listing), groups, tables)
+    contents = Contents(datasets, refused, known.attributes(listing), groups, tables)
+    return _with_tables(contents, elements)
+
+
+def _with_tables(contents: Contents, elements: Elements) -> Contents:
+    """The contents with a data set for each table that is not a part of something else."""
+    for ref, table in contents.tables.items():
+        is_own = table.kind.startswith(_INTERNAL) or table.name.startswith(_INTERNAL)
+        if is_own or not table.fields:
+            continue
+        name = table.name or f"Vdata-{ref}"
+        try:
+            dtype = rows_dtype(table)
+        except GridrefError as error:
+            contents.refused.append((name, error))
+            continue
+        data: Key | None = (TABLE_ROWS, ref)
+        shape, dims = (table.n_rows, *dtype.shape), (f"{name}_rows", f"{name}_values")
+        contents.datasets.append(
+            Dataset(
+                name,
+                dims[: len(shape)],
+                shape,
+                dtype.base,
+                {},
+                data if data in elements.places else None,
+            )
+        )
+    return contents
 
 
 def _stored_dtype(number_type: bytes) -> np.dtype[Any]:

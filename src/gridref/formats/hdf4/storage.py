@@ -70,6 +70,8 @@ _FILLS: Mapping[str, Any] = {
 def fill_of(dataset: Dataset) -> Any:
     """What elements read as that were never written, and the absent ones of a cube."""
     dtype = dataset.dtype.newbyteorder("=")
+    if dtype.names is not None or (dtype.itemsize > 1 and dtype.kind == "S"):
+        return np.zeros((), dtype)[()]  # rows of tables have none
     stated = dataset.attrs.get("_FillValue")
     if isinstance(stated, np.generic) and stated.dtype == dtype:
         return stated
@@ -265,6 +267,13 @@ class Stored:
         return places, keys
 
 
+def is_big_endian(dtype: np.dtype[Any]) -> bool:
+    """Whether elements, or the members of a compound, are big-endian."""
+    if dtype.names is not None:
+        return any(is_big_endian(dtype[name].base) for name in dtype.names)
+    return dtype.byteorder == ">"
+
+
 def _missing(dataset: Dataset) -> VirtualArray:
     """The array of a data set without data."""
     return missing_array(
@@ -295,7 +304,7 @@ def _array(
     if len(fill) == dtype.itemsize:
         own_fill = np.frombuffer(fill, stored).astype(dtype).tobytes()
         own_fill = None if own_fill == element_bytes(fill_value, dtype) else own_fill
-    chain = (bytes_codec(dtype, big_endian=stored.byteorder == ">"), *codecs)
+    chain = (bytes_codec(dtype, big_endian=is_big_endian(stored)), *codecs)
     encoding = shared_encoding(chunk_shape, dtype, chain, edge, b"", own_fill)
     return VirtualArray.of_one_block(
         shape,

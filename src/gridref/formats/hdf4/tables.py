@@ -31,6 +31,8 @@ _CODES = {
     27: "u8",
 }
 _NATIVE, _LITTLE = 0x1000, 0x4000
+_LAST_VERSION = 4
+"""``VSET_NEW_VERSION``; the version is 5 bytes before the end."""
 _MAX_FIELDS = 256
 """``VSFIELDMAX`` of the library."""
 
@@ -147,7 +149,11 @@ def read_rows(elements: Elements, tables: Mapping[int, Table]) -> dict[int, byte
 
 
 def _cursor(elements: Elements, key: Key, data: bytes) -> Cursor:
-    return Cursor(elements, data, elements.places[key].offset)
+    cursor = Cursor(elements, data, elements.places[key].offset)
+    version = int.from_bytes(data[-5:-3], "big")
+    if version > _LAST_VERSION:
+        raise cursor.error(f"is of the unknown version {version}")
+    return cursor
 
 
 def _group(cursor: Cursor) -> Group:
@@ -165,6 +171,46 @@ def _table(ref: int, cursor: Cursor) -> Table:
     names = [cursor.text() for _ in range(count)]
     fields = tuple(map(Field, names, types, orders, offsets, sizes))
     return Table(ref, cursor.text(), cursor.text(), n_rows, row_bytes, interlace == 1, fields)
+
+
+def rows_dtype(table: Table) -> np.dtype[Any]:
+    """A row as an element: the value of its only field, or a compound of all.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If values are stored field by field, or in two byte orders.
+    SourceFormatError
+        If fields do not fit the rows.
+    """
+    if table.by_field and len(table.fields) > 1 and table.n_rows > 1:
+        raise UnsupportedFeatureError("its values are stored field by field")
+    formats = [_field_dtype(field) for field in table.fields]
+    ends = [field.offset + each.itemsize for field, each in zip(table.fields, formats, strict=True)]
+    names = [field.name for field in table.fields]
+    if max(ends, default=0) > table.row_bytes or len(set(names)) < len(names) or not names:
+        raise SourceFormatError(f"its fields do not fit rows of {table.row_bytes} bytes")
+    if len({each.base.byteorder for each in formats} - {"|"}) > 1:
+        raise UnsupportedFeatureError("its fields differ in byte order")
+    if len(formats) == 1 and formats[0].itemsize == table.row_bytes:
+        return formats[0]
+    return np.dtype(
+        {
+            "names": names,
+            "formats": formats,
+            "offsets": [field.offset for field in table.fields],
+            "itemsize": table.row_bytes,
+        }
+    )
+
+
+def _field_dtype(field: Field) -> np.dtype[Any]:
+    dtype = dtype_of(field.number_type)
+    if dtype.itemsize * field.order != field.n_bytes or field.order < 1:
+        raise SourceFormatError(f"field {field.name!r} does not have the size of its type")
+    if dtype.kind == "S":
+        return np.dtype(f"S{field.order}")
+    return np.dtype((dtype, (field.order,))) if field.order > 1 else dtype
 
 
 def attribute_value(table: Table, rows: bytes) -> Any:
