@@ -138,7 +138,10 @@ def write_structures(
             for axis, dim in enumerate(dims):
                 dataset.dim(axis).setname(f"{dim}:{name}")
             for attribute, value in attrs.items():
-                setattr(dataset, attribute, value)
+                if attribute == "_FillValue":
+                    dataset.setfillvalue(value)
+                else:
+                    setattr(dataset, attribute, value)
             if chunks and values.ndim == len(chunks):
                 set_chunks(dataset, chunks, deflate)
             elif deflate:

@@ -11,8 +11,9 @@ import xarray as xr
 from rasterio.transform import from_origin
 
 from tests.archives.archive import Archive, field_of
+from tests.hdf4_files import library_values, modis_tile, write_structures
 
-__all__ = ["plate", "sentinel", "wells"]
+__all__ = ["modis", "plate", "sentinel", "wells"]
 
 N_PIXELS = 64
 
@@ -68,6 +69,39 @@ def sentinel(folder: Path) -> Archive:
         return found
 
     return Archive("sentinel", tuple(files), expected, pattern="*.tif")
+
+
+def modis(folder: Path) -> Archive:
+    """Tiles of MODIS: HDF-EOS2 in HDF4, one file a tile and day; a tile is missing once."""
+    days, columns = (1, 17, 33), (18, 19)
+    names = ("NDVI", "pixel_reliability")
+    files = []
+    for day in days:
+        for column in columns:
+            if (day, column) == (17, 19):
+                continue
+            numbers = {
+                name: (field_of(f"{name}{day}{column}", 24, 24) * 10).astype("i2") for name in names
+            }
+            fields = {name: (("YDim", "XDim"), numbers[name]) for name in names}
+            grid = {"fields": fields, **modis_tile(column, 4)}
+            path = folder / f"MOD13A2.A2020{day:03}.h{column}v04.061.2020{day + 16:03}084512.hdf"
+            attrs = {"_FillValue": -3000, "units": "NDVI"}
+            write_structures(path, {"MODIS_Grid_16DAY_1km_VI": grid}, deflate=6, attrs=attrs)
+            files.append(path)
+
+    def expected() -> dict[str, xr.Dataset]:
+        layers = {name: np.full((len(days), 24, 48), np.nan, "f4") for name in names}
+        for path in files:
+            column = columns.index(int(path.name.partition(".h")[2][:2]))
+            day = days.index(int(path.name[13:16]))
+            for name, values in library_values(path).items():
+                layers[name][day, :, 24 * column : 24 * (column + 1)] = values
+        dims = ("time", "y", "x")
+        found = {name: xr.DataArray(cube, dims=dims) for name, cube in layers.items()}
+        return {"": xr.Dataset(found)}
+
+    return Archive("modis", tuple(files), expected, pattern="*.hdf")
 
 
 def plate(folder: Path) -> Archive:

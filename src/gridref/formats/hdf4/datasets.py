@@ -202,6 +202,7 @@ def read_datasets(elements: Elements) -> Contents:
     if listing is None:
         why = "it is in the form before HDF 3.3, without names"
         names = [f"Data-Set-{ref}" for ref in elements.of_tag(_OLD_DATASET)]
+        old: list[tuple[str, GridrefError]]
         old = [(name, UnsupportedFeatureError(why)) for name in names]
         return _with_tables(Contents([], old, {}, groups, tables), elements)
     known = _Listing(elements, groups, tables, read_rows(elements, needed))
