@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gridref import errors
 from gridref.api.opening import Sources, readable
 from gridref.api.outcomes import RunOptions, outcomes, scan_described
+from gridref.api.summary import warn_of_left_out
 from gridref.errors import (
     FilesFailedError,
     GridrefError,
-    LeftOutWarning,
     Message,
     Option,
     Place,
-    SkippedFilesWarning,
     SourceUnavailableError,
 )
 from gridref.formats import ScanOptions, expand_files
 from gridref.model.array import VirtualGroup
-from gridref.model.scan_report import Fate, Finding
+from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.options import options_of, verb
-from gridref.secrets import shown_address
 
 # Failures: collected, and reported together at the end
-
-_OURS = os.path.dirname(errors.__file__)
-"""Where a warning must not point at."""
 
 
 class Failures:
@@ -85,19 +78,6 @@ class Failures:
         if self._found and (self.fatal or len(self._found) == n_files):
             others_are_fine = len(self._found) < n_files
             self._raise(f"of {n_files} files", hint=others_are_fine and self._can_skip)
-
-    def warn(self) -> None:
-        """Warn the caller of a public call which files were left out, if any were."""
-        if self._found:
-            lines = [
-                f"  - {shown_address(finding.source)}: {finding.reason}"
-                for finding in self.findings
-            ]
-            warnings.warn(
-                "\n".join(["files that cannot be scanned were left out:", *lines]),
-                SkippedFilesWarning,
-                skip_file_prefixes=(_OURS,),
-            )
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -178,11 +158,7 @@ def scan(
     """
     settings = ScanOptions(**options, storage_options=storage_options)
     group = scan_described(file, settings)
-    damaged = group.report.with_fate(Fate.DAMAGED)
-    if damaged:
-        told = "; ".join(map(str, damaged))
-        package = os.path.dirname(errors.__file__)
-        warnings.warn(f"left out {told}", LeftOutWarning, skip_file_prefixes=(package,))
+    warn_of_left_out(ScanReport(group.report.with_fate(Fate.DAMAGED)))
     return readable(group, Sources(storage_options))
 
 
@@ -226,7 +202,7 @@ def scan_many(
     sources = Sources(storage_options)
     scanned = scan_each(addresses, settings, run, failures=failures, progress=progress)
     groups = [readable(group, sources) for _, group in scanned]
-    failures.warn()
+    warn_of_left_out(ScanReport(failures.findings))
     return groups
 
 
