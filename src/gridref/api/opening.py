@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gridref.catalog import Trust, open_catalog
 from gridref.errors import CatalogError, GroupNotFoundError, InvalidRequestError, Place
 from gridref.io import Allow, SourcePool
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.options import near_names
 from gridref.serve.conventions import with_conventions
@@ -224,36 +224,11 @@ def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:
     groups = {
         name: readable(below, sources, f"{prefix}{name}") for name, below in group.groups.items()
     }
-    arrays = _ReadableArrays(group.arrays, sources, prefix)
+    arrays = LazyArrays(group.arrays, partial(_with_access, group.arrays, sources, prefix))
     return replace(group, arrays=arrays, groups=groups)
 
 
-class _ReadableArrays(Mapping[str, VirtualArray]):
-    """Arrays that are given access to their sources when they are looked up."""
-
-    def __init__(self, arrays: Mapping[str, VirtualArray], sources: Sources, prefix: str) -> None:
-        self._arrays = arrays.arrays if isinstance(arrays, _ReadableArrays) else arrays
-        self._sources = sources
-        self._prefix = prefix
-        self._made: dict[str, VirtualArray] = {}
-
-    @property
-    def arrays(self) -> Mapping[str, VirtualArray]:
-        """The arrays as they were given."""
-        return self._arrays
-
-    def __getitem__(self, name: str) -> VirtualArray:
-        made = self._made.get(name)
-        if made is None:
-            access = SourceAccess(self._sources, f"{self._prefix}{name}")
-            made = self._made.setdefault(name, self._arrays[name].with_changes(access=access))
-        return made
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._arrays
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
+def _with_access(
+    arrays: Mapping[str, VirtualArray], sources: Sources, prefix: str, name: str
+) -> VirtualArray:
+    return arrays[name].with_changes(access=SourceAccess(sources, f"{prefix}{name}"))

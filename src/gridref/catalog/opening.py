@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Literal, override
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from gridref.catalog.values import attributes_from_json, refusing_damage
 from gridref.errors import CatalogCorruptError, InvalidRequestError, Place
 from gridref.forks import new_lock
 from gridref.io import Allow, absolute_url, catalog_options
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.manifest import ChunkManifest, Identity
 from gridref.model.scan_report import ScanReport
@@ -378,37 +378,6 @@ class _Contents:
         return self._layouts[number]
 
 
-class _LazyArrays(Mapping[str, VirtualArray]):
-    """The arrays of a group, made when they are first asked for."""
-
-    def __init__(self, entries: Mapping[str, ArrayEntry], contents: _Contents, path: str) -> None:
-        self._entries = entries
-        self._contents = contents
-        self._path = path
-        self._made: dict[str, VirtualArray] = {}
-
-    @override
-    def __getitem__(self, name: str) -> VirtualArray:
-        made = self._made.get(name)
-        if made is None:
-            entry = self._entries[name]
-            path = f"{self._path}/{name}" if self._path else name
-            made = self._made.setdefault(name, _array(entry, self._contents, path))
-        return made
-
-    @override
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    @override
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    @override
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-
 def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
     groups = {
         name: _group(child, contents, f"{path}/{name}" if path else name)
@@ -417,11 +386,14 @@ def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
     place = Place(source=contents.address, variable=path or "/")
     with refusing_damage("the attributes of a group", place):
         attrs = attributes_from_json(entry.attrs)
-    arrays = _LazyArrays(entry.arrays, contents, path)
+    arrays = LazyArrays(entry.arrays, partial(_array, entry.arrays, contents, path))
     return VirtualGroup(arrays, groups, attrs, unlimited_dims=entry.unlimited_dims)
 
 
-def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
+def _array(
+    entries: Mapping[str, ArrayEntry], contents: _Contents, group: str, name: str
+) -> VirtualArray:
+    entry, path = entries[name], f"{group}/{name}" if group else name
     place = Place(source=contents.address, variable=path)
     with refusing_damage("the description of an array", place):
         described = entry.described(contents.snapshot.shared)

@@ -13,7 +13,7 @@ these few numbers for each block, so concatenating and slicing never walk chunk 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol, Self
@@ -343,6 +343,40 @@ class VirtualArray:
 
     def _repr_html_(self) -> str | None:
         return html_of(self)
+
+
+class LazyArrays(Mapping[str, VirtualArray]):
+    """Arrays that are made when they are first looked up.
+
+    Parameters
+    ----------
+    names
+        Their names, in order.
+    make
+        Makes the array of a name.
+    """
+
+    def __init__(self, names: Collection[str], make: Callable[[str], VirtualArray]) -> None:
+        self._names = names
+        self._make = make
+        self._made: dict[str, VirtualArray] = {}
+
+    def __getitem__(self, name: str) -> VirtualArray:
+        made = self._made.get(name)
+        if made is None:
+            if name not in self._names:
+                raise KeyError(name)
+            made = self._made.setdefault(name, self._make(name))
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
 
 MAX_GROUP_DEPTH = 200
