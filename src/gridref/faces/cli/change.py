@@ -20,7 +20,7 @@ from gridref.faces.cli.options import (
     SomeFiles,
     StorageOptions,
     call_options,
-    parse_options,
+    opened_catalog,
     prefixes_of,
     spelled,
     takes,
@@ -126,7 +126,7 @@ def remove_command(
     --------
         gridref remove cube.gridref data/2024-01.nc
     """
-    opened = _opened(catalog, storage_options)
+    opened = opened_catalog(catalog, storage_options)
     _told(catalog, opened, (opened.amend() if amend else opened).remove(files))
 
 
@@ -171,7 +171,7 @@ def refresh_command(
         raise typer.BadParameter("--by needs the file that is to be replaced")
     if file is not None and vanished is not None:
         raise typer.BadParameter("--vanished is for all files of the catalog, not for one")
-    opened = _opened(catalog, storage_options)
+    opened = opened_catalog(catalog, storage_options)
     changing = opened.amend() if amend else opened
     with ScanProgress(Console(stderr=True), quiet) as progress:
         if file is not None:
@@ -204,10 +204,8 @@ def relocate_command(
 
         gridref relocate cube.gridref --from /data/2023 --to /archive/2023 --identity size
     """
-    from gridref.api.catalog import open_catalog
-
     prefixes = prefixes_of(before, after)
-    opened = open_catalog(catalog, storage_options=parse_options(storage_options))
+    opened = opened_catalog(catalog, storage_options)
     opened.relocate(prefixes, identity=identity)  # type: ignore[arg-type]
     for old, new in prefixes.items():
         moved = f"sources in {shown_address(old)} are in {shown_address(new)} now"
@@ -232,7 +230,7 @@ def tag_command(
 
         gridref tag cube.gridref v1 --delete
     """
-    opened = _opened(catalog, storage_options)
+    opened = opened_catalog(catalog, storage_options)
     after = opened.untag(name) if delete else opened.tag(name, snapshot)
     echo(f"{name}: {after.info.tags.get(name, 'no tag any more')}")
 
@@ -252,7 +250,7 @@ def rollback_command(
 
         gridref rollback cube.gridref --to v1
     """
-    opened = _opened(catalog, storage_options)
+    opened = opened_catalog(catalog, storage_options)
     _told(catalog, opened, opened.rollback(to))
 
 
@@ -277,18 +275,12 @@ def prune_command(
     """
     from gridref.api.layout.labels import duration_seconds
 
-    opened = _opened(catalog, storage_options)
+    opened = opened_catalog(catalog, storage_options)
     youngest = duration_seconds(grace, "grace")
     pruned = opened.prune(keep=keep, grace_seconds=youngest, dry_run=dry_run)
     for file in pruned.files:
         echo(f"{'would remove' if dry_run else 'removed'} {file}")
     echo(f"{len(pruned.snapshots)} snapshots, {len(pruned.files)} files")
-
-
-def _opened(catalog: str, storage_options: list[str] | None) -> OpenedCatalog:
-    from gridref.api.catalog import open_catalog
-
-    return open_catalog(catalog, storage_options=parse_options(storage_options))
 
 
 def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:
@@ -343,7 +335,6 @@ def watch_command(
 
         gridref watch cube.gridref --events arrived.txt
     """
-    from gridref.api.catalog import open_catalog
     from gridref.api.layout.labels import duration_seconds
 
     told: dict[str, str] = {}
@@ -357,7 +348,7 @@ def watch_command(
         told.clear()
         told.update(done.failed)
 
-    opened = open_catalog(catalog, storage_options=parse_options(storage_options))
+    opened = opened_catalog(catalog, storage_options)
     done = opened.watch(
         files,
         events=events,

@@ -28,6 +28,7 @@ from gridref.faces.cli.options import (
     Quiet,
     Snapshot,
     StorageOptions,
+    opened_catalog,
     parse_options,
     spelled,
     takes,
@@ -318,7 +319,7 @@ def list_command(
         raise typer.BadParameter(f"name a table ({', '.join(TABLES)}), or give a --sql query")
     if scan_values and snapshot is not None:
         raise typer.BadParameter("--scan-values is for the catalog as it is now, no --snapshot")
-    opened = _opened(catalog, snapshot, storage_options, allow)
+    opened = opened_catalog(catalog, storage_options, allow, snapshot)
     if sql is not None:
         from gridref.faces.duckdb import query_rows
 
@@ -524,7 +525,7 @@ def diff_command(
     if other is None and snapshot is None:
         raise typer.BadParameter("name another catalog, or a --snapshot of this one")
     try:
-        before = _opened(catalog, snapshot, storage_options)
+        before = opened_catalog(catalog, storage_options, snapshot=snapshot)
         changes = before.diff(other or catalog)
     except GridrefError as error:
         echo(f"error: {spelled(error.message)}", err=True)
@@ -535,18 +536,6 @@ def diff_command(
         for change in changes:
             echo(str(change))
     raise typer.Exit(int(bool(changes)))
-
-
-def _opened(
-    catalog: str,
-    snapshot: str | None,
-    storage_options: list[str] | None,
-    allow: list[str] | None = None,
-) -> OpenedCatalog:
-    from gridref.api.catalog import open_catalog
-
-    options = parse_options(storage_options)
-    return open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)
 
 
 # ``gridref formats``: what can be scanned

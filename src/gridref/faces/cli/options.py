@@ -15,13 +15,16 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gridref.errors import GridrefError, InvalidRequestError, Message, Option
 from gridref.options import Shown, check_choice, given_options, options_of
 from gridref.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from gridref.api.catalog import Catalog as OpenedCatalog
 
 # The options: their names, their help, and the meaning of their values
 
@@ -553,6 +556,19 @@ def parse_options(entries: list[str] | None) -> dict[str, Any]:
                 raise InvalidRequestError(f"--storage-options {part} is a value and holds others")
         inner[name] = _value(text)
     return options
+
+
+def opened_catalog(
+    catalog: str,
+    storage_options: list[str] | None,
+    allow: list[str] | None = None,
+    snapshot: str | None = None,
+) -> OpenedCatalog:
+    """The catalog that a command is for."""
+    from gridref.api.catalog import open_catalog
+
+    options = parse_options(storage_options)
+    return open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)
 
 
 def _options_file(path: str) -> dict[str, Any]:
