@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.decoding import decoded_values
+from gridref.api.decoding import MEANING_ATTRIBUTES, decoded_values
 from gridref.catalog.growth import Span
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
@@ -196,8 +196,7 @@ def _ends_after(
 
 def _stored_as(array: VirtualArray) -> list[str]:
     """What makes labels of its stored values."""
-    names = ("units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value")
-    return [str(array.attrs.get(name)) for name in names]
+    return [str(array.attrs.get(name)) for name in MEANING_ATTRIBUTES]
 
 
 def _labels(array: VirtualArray, left: NDArray[np.int64], read: Read) -> NDArray[Any]:

@@ -30,7 +30,7 @@ from gridref.api.originals import (
     shares_of,
     source_of,
 )
-from gridref.api.verify_labels import Labels, LabelsOfFile
+from gridref.api.verify_labels import Labels, LabelsOfFile, texts_of
 from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
 from gridref.codecs import renumber, unpack, why_not
 from gridref.errors import DecodeError, InvalidRequestError, Place, UnsupportedFeatureError
@@ -319,16 +319,8 @@ def _as_shown(values: NDArray[Any], piece: Piece) -> NDArray[Any]:
     if encoding.unpacking is not None:
         values = unpack(values, encoding.unpacking)
     if array.dtype.kind == "T":
-        return _strings(values)
+        return texts_of(values).astype(np.dtypes.StringDType())
     return values.astype(array.dtype, copy=False)
-
-
-def _strings(values: NDArray[Any]) -> NDArray[Any]:
-    texts = [
-        value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
-        for value in values.reshape(-1).tolist()
-    ]
-    return np.array(texts, dtype=np.dtypes.StringDType()).reshape(values.shape)
 
 
 def _difference(got: NDArray[Any], expected: NDArray[Any]) -> str:

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.api.building import Job
-from gridref.api.decoding import coordinate_names, refusing_attributes
+from gridref.api.decoding import MEANING_ATTRIBUTES, coordinate_names, refusing_attributes
 from gridref.api.layout.layouts import Groups, Mosaic, layout_of
 from gridref.api.layout.sources import REPLACED
 from gridref.api.originals import Located, Original, Own, Piece, axis_order
@@ -42,11 +42,6 @@ from gridref.serve.reader import Reader
 from gridref.typing import Int64Array
 
 NOT_IN_FILES = "the files have no such variable: its labels are from names, attributes or options"
-
-_MEANING = (
-    "units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned",
-)  # fmt: skip
-"""Attributes that change what a stored value means."""
 
 _CALENDARS = {
     "gregorian": "standard",
@@ -314,24 +309,36 @@ class LabelsOfFile:
         self, path: str, array: VirtualArray, at: list[Int64Array]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         if array.size <= _MOST_WHOLE:
-            raw, whole = self.labels.whole(path)
-            chosen: Any = (*np.ix_(*at), ...)
-            return whole[chosen], raw[chosen]
-        raw = self.labels.reader.read(array, tuple(map(_span, at)), name=path)
-        raw = raw[np.ix_(*(part - part.min() for part in at))]
-        return _decoded(raw, array.attrs), raw
+            return _chosen(self.labels.whole(path), at)
+        read = partial(self.labels.reader.read, array, name=path)
+        return _read_around(read, array.attrs, at)
 
     def _of_file(self, own: Own, at: list[Int64Array]) -> tuple[NDArray[Any], NDArray[Any]]:
         if math.prod(own.shape) <= _MOST_WHOLE:
             if own.name not in self._values:
                 raw = own.read(tuple(slice(0, extent) for extent in own.shape))
                 self._values[own.name] = raw, _decoded(raw, own.attrs)
-            raw, whole = self._values[own.name]
-            chosen: Any = (*np.ix_(*at), ...)
-            return whole[chosen], raw[chosen]
-        raw = own.read(tuple(map(_span, at)))
-        raw = raw[np.ix_(*(part - part.min() for part in at))]
-        return _decoded(raw, own.attrs), raw
+            return _chosen(self._values[own.name], at)
+        return _read_around(own.read, own.attrs, at)
+
+
+def _chosen(
+    whole: tuple[NDArray[Any], NDArray[Any]], at: list[Int64Array]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Some labels, decoded and as stored, of all of them."""
+    chosen: Any = (*np.ix_(*at), ...)
+    return whole[1][chosen], whole[0][chosen]
+
+
+def _read_around(
+    read: Callable[[tuple[slice, ...]], NDArray[Any]],
+    attrs: Mapping[str, Any],
+    at: list[Int64Array],
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Some labels, of which no others are read but those between them."""
+    raw = read(tuple(slice(int(part.min()), int(part.max()) + 1) for part in at))
+    raw = raw[np.ix_(*(part - part.min() for part in at))]
+    return _decoded(raw, attrs), raw
 
 
 @dataclass(frozen=True)
@@ -384,10 +391,6 @@ def _indices(part: Any) -> Int64Array:
     if not isinstance(part, slice):
         return np.asarray(part).reshape(-1)
     return np.arange(part.start, -1 if part.stop is None else part.stop, part.step or 1)
-
-
-def _span(at: Int64Array) -> slice:
-    return slice(int(at.min()), int(at.max()) + 1)
 
 
 def _dims_of(own: Own, array: VirtualArray, place: _Place, located: Located) -> list[str] | None:
@@ -469,7 +472,7 @@ def differing_meaning(
         attrs = {name: value for name, value in attrs.items() if name not in _FILLS}
     if got.dtype.kind not in "iuf" or raw.dtype.kind not in "iuf" or got.shape != raw.shape:
         return ""
-    if all(_text(attrs.get(name)) == _text(own.get(name)) for name in _MEANING):
+    if all(_text(attrs.get(name)) == _text(own.get(name)) for name in MEANING_ATTRIBUTES):
         return ""
     return _differing(
         _Side(_decoded(got, attrs), got, attrs), _Side(_decoded(raw, own), raw, own), 0.0
@@ -537,7 +540,7 @@ def _decoded(raw: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[Any]:
     """Values as xarray decodes them; as stored where it cannot."""
     import xarray as xr
 
-    own = {name: attrs[name] for name in _MEANING if name in attrs}
+    own = {name: attrs[name] for name in MEANING_ATTRIBUTES if name in attrs}
     if raw.dtype.kind not in "iuf" or not own:
         return raw
     variable = xr.Variable([f"d{axis}" for axis in range(raw.ndim)], raw, own)
@@ -561,8 +564,9 @@ def _differing(cube: _Side, file: _Side, tolerance: float) -> str:
     units, own_units = (str(side.attrs.get("units", "")) for side in (cube, file))
     shown: NDArray[Any] = cube.values
     if shown.dtype.kind not in "biuf" or held.dtype.kind not in "biuf":
-        same = _texts(shown) == _texts(held)
-        return "" if np.all(same) else _words(_texts(shown), _texts(held), np.asarray(~same))
+        words, own_words = texts_of(shown), texts_of(held)
+        same = words == own_words
+        return "" if np.all(same) else _words(words, own_words, np.asarray(~same))
     room = 0.0
     if units and own_units and units != own_units:
         factors = _factors(own_units, units)
@@ -570,7 +574,9 @@ def _differing(cube: _Side, file: _Side, tolerance: float) -> str:
             return f"{units!r} instead of {own_units!r}"
         held = held * factors[0] + factors[1]
         room = 1e-6
-    elif any(_text(cube.attrs.get(n)) != _text(file.attrs.get(n)) for n in _MEANING[2:4]):
+    elif any(
+        _text(cube.attrs.get(n)) != _text(file.attrs.get(n)) for n in ("scale_factor", "add_offset")
+    ):
         room = 1e-6
     same = (shown == held) | ((shown != shown) & (held != held))
     if (room or tolerance) and not same.all():
@@ -640,7 +646,8 @@ def _factors(unit: str, target: str) -> tuple[float, float] | None:
         raise UnsupportedFeatureError(f"units {unit!r} and {target!r} need pint") from error
 
 
-def _texts(values: NDArray[Any]) -> NDArray[Any]:
+def texts_of(values: NDArray[Any]) -> NDArray[Any]:
+    """Values as texts, in an array of objects."""
     texts = [
         value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
         for value in np.asarray(values).reshape(-1).tolist()

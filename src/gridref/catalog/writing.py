@@ -124,11 +124,6 @@ _MISSING = _mixed(np.zeros((2, 1), np.uint64), np.zeros(1, np.int64))
 """The hash of a block that no file holds."""
 
 
-def hash_of_missing(n_blocks: int) -> Hash:
-    """The hash of so many blocks that no file holds."""
-    return _hash_of(np.repeat(_MISSING, n_blocks, axis=1))
-
-
 class ContentDigest:
     """Hashes the blocks and chunk rows of arrays while the rows are written.
 
