@@ -18,6 +18,7 @@ from gridref.combine.georeference import (
     place_rasters,
     plane_dims,
     read_raster,
+    side_by_side,
 )
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -226,3 +227,49 @@ def test_what_columns_and_rows_are_called() -> None:
     }
     assert plane_dims(VirtualGroup(named), "x", "y") == ("a", "b")
     assert plane_dims(VirtualGroup({"b": named["b"]}), "x", "y") == ("x", "b")
+
+
+TRANSFORM = {"GeoTransform": "100 10 0 500 0 -20"}
+
+
+@pytest.mark.parametrize("before", [(), ("x",), ("y",), ("t",), ("t", "x")])
+def test_the_size_of_a_raster_is_that_of_an_array_with_both_axes(before: tuple[str, ...]) -> None:
+    arrays = {"crs": VirtualArray.from_numpy(np.array(0), [], attrs=TRANSFORM)}
+    sizes = {"t": 2, "y": 3, "x": 4}
+    for number, dims in enumerate([before, ("t", "x", "y")]):
+        values = np.zeros([sizes[dim] for dim in dims], "u1")
+        attrs = {"grid_mapping": "crs"} if len(dims) > 2 else {}
+        array = chunked_array(values, values.shape, dims, attrs=attrs)
+        arrays[f"v{number}"] = array
+    raster: Any = read_raster(VirtualGroup(arrays), "a.tif", "x", "y")
+    numbers = (raster.x0, raster.dx, raster.y0, raster.dy, raster.n_rows, raster.n_columns)
+    assert numbers == (100, 10, 500, -20, 3, 4)
+
+
+@pytest.mark.parametrize("step", [(2.0, -3.0), (-0.5, 0.25), (1e-3, 1e3)])
+@pytest.mark.parametrize("crs", [{}, {"GeoTransform": "7 1 0 7 0 1"}])
+def test_rasters_that_only_labels_place(step: tuple[float, float], crs: dict[str, str]) -> None:
+    """Labels are centres of pixels; where a transform says otherwise, they count."""
+    labels = [100 + dx * np.arange(n) for dx, n in zip(step, (4, 3), strict=True)]
+    arrays = {
+        "x": VirtualArray.from_numpy(labels[0], ["x"]),
+        "y": VirtualArray.from_numpy(labels[1], ["y"]),
+        "v": chunked_array(np.zeros((3, 4), "u1"), (3, 4), ("y", "x")),
+        "crs": VirtualArray.from_numpy(np.array(0), [], attrs=crs),
+    }
+    arrays["v"] = arrays["v"].with_changes(attrs={"grid_mapping": "crs"})
+    found: Any = read_raster(VirtualGroup(arrays), "a.nc", "x", "y", Values(None))
+    assert found.by_labels
+    assert (found.x0, found.dx) == pytest.approx((100 - step[0] / 2, step[0]))
+    assert (found.y0, found.dy) == pytest.approx((100 - step[1] / 2, step[1]))
+    assert (found.n_rows, found.n_columns) == (3, 4)
+    labels[0][1] += step[0] / 2
+    arrays["x"] = VirtualArray.from_numpy(labels[0], ["x"])
+    uneven: Any = read_raster(VirtualGroup(arrays), "a.nc", "x", "y", Values(None))
+    assert uneven.cause == "off-grid"
+
+
+def test_rasters_side_by_side_share_nothing() -> None:
+    spans = np.array([[[7, 10], [9, 13]], [[1, 3], [1, 6]], [[0, 6], [0, 1]]])
+    laid = side_by_side(spans).tolist()
+    assert laid == [[[0, 3], [0, 4]], [[0, 2], [4, 9]], [[0, 6], [9, 10]]]

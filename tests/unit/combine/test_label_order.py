@@ -351,3 +351,19 @@ def test_elements_that_are_counted_stay_in_their_order() -> None:
     first = CombineOptions(index_variables={"first": "x"}, overlap="first")
     done = combine(both, "x", read=read_slowly, options=first)
     assert [problem.cause for problem in done.problems] == ["index-shift"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([[3, 2, 1], [6, 5]], True),
+        ([[3, 2, 1], [4]], True),
+        ([[3, 2, 1], [4, 5]], False),
+        ([[3, 2], [4, 4]], False),
+        ([[1], [2]], False),
+        ([], False),
+        ([[1, 2]], False),
+    ],
+)
+def test_labels_fall_where_those_of_every_file_do(labels: list[list[int]], expected: bool) -> None:
+    assert fall([np.array(part) for part in labels]) is expected

@@ -10,8 +10,10 @@ import pytest
 import xarray as xr
 
 from gridref.combine import CombineOptions, combine
-from gridref.combine.rules.packing import Packing, float_dtype, without_packing
+from gridref.combine.rules.packing import Packing, float_dtype, rescaled, without_packing
+from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.encoding import Encoding, Unpacking, bytes_codec
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
@@ -234,3 +236,38 @@ def test_files_without_units_are_not_converted_with_others() -> None:
     options = CombineOptions(convert_units=convert)
     done = combine(groups, "x", read=read_slowly, options=options)
     assert "without units" in str(done.problems[0])
+
+
+def test_what_is_unpacked_is_not_packed_once_more() -> None:
+    dtype = np.dtype("i2")
+    inner = Unpacking(2.0, 1.0, (), None, "f8")
+    encoding = Encoding((3,), dtype, (bytes_codec(dtype),), unpacking=inner)
+    with pytest.raises(NotRepresentableError, match="packed once more"):
+        rescaled(encoding, Unpacking(None, None, (-1.0,), None, "f8"))
+    with pytest.raises(NotRepresentableError, match="packed once more"):
+        rescaled(encoding, Unpacking(None, None, (), True, "f8"))
+    both = rescaled(encoding, Unpacking(10.0, 3.0, (), None, "f8")).unpacking
+    assert both is not None
+    assert (both.scale, both.offset) == (20.0, 13.0)
+    for outer, expected in (
+        ((None, None), (2.0, 1.0)),
+        ((None, 3.0), (2.0, 4.0)),
+        ((10.0, None), (20.0, 10.0)),
+        ((0.0, 3.0), (0.0, 3.0)),
+    ):
+        found = rescaled(encoding, Unpacking(*outer, (), None, "f4")).unpacking
+        assert found is not None
+        assert ((found.scale, found.offset), found.dtype) == (expected, "f4")
+    plain = Encoding((3,), dtype, (bytes_codec(dtype),))
+    assert rescaled(plain, inner).unpacking == inner
+    bare = Encoding((3,), dtype, (bytes_codec(dtype),), unpacking=Unpacking(dtype="f8"))
+    shifted = rescaled(bare, Unpacking(10.0, 3.0, (), None, "f8")).unpacking
+    assert shifted is not None
+    assert (shifted.scale, shifted.offset) == (10.0, 3.0)
+
+
+def plain(group: VirtualGroup) -> Any:
+    import xarray as xr
+
+    values = {name: (array.dims, read_slowly(array)) for name, array in group.arrays.items()}
+    return xr.Dataset(values)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from gridref.combine import Combination, Drift, DriftReport
+from gridref.combine.columns import source_name
 from gridref.combine.report import DriftCase, file_ranges, grouped
 from gridref.errors import CombineError, Problem
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import LEFT_OUT, Fate, Finding, FindingRuns, ScanReport
+from gridref.testing.builders import chunked_array
 
 
 @pytest.mark.parametrize(
@@ -169,3 +172,11 @@ def test_findings_of_many_files_are_those_of_each() -> None:
     assert str(whole[0]) == "/x: taken"
     both = ScanReport.joined([report, report])
     assert (both.n_requests, both.n_bytes, len([*both])) == (6, 80, 8)
+
+
+def test_the_source_of_a_group_is_that_of_its_report_first() -> None:
+    array = chunked_array(np.arange(4), (2,), ("x",))
+    findings = [Finding("/a", Fate.TAKEN, "", ""), Finding("/b", Fate.TAKEN, "", "one.nc")]
+    report = ScanReport((*findings, Finding("/c", Fate.TAKEN, "", "two.nc")))
+    assert source_name(VirtualGroup({"a": array}, report=report)) == "one.nc"
+    assert source_name(VirtualGroup()) is None

@@ -1,4 +1,4 @@
-"""What comes up where labels are uneven, single or many, and where nothing is to be reported."""
+"""Files along one dimension: gaps, order, and when there is nothing to report."""
 
 from __future__ import annotations
 
@@ -82,25 +82,6 @@ def test_labels_that_rise_in_the_end_are_put_in_rising_order() -> None:
     done = combined(series([4, 2, 0]), series([9, 3, 4]), overlap="first")
     assert done.group is not None
     assert read_slowly(done.group.arrays["x"]).tolist() == [9, 4, 3, 2, 0]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"), [("S3", "U3"), ("S3", "i2"), ("?", "u1"), ("M8[s]", "m8[s]"), ("U2", "M8[s]")]
-)
-def test_dtypes_without_a_common_one(one: str, other: str) -> None:
-    done = combined(series([0, 1], np.zeros(2, one)), series([2, 3], np.zeros(2, other)))
-    assert done.group is None
-    assert [problem.cause for problem in done.problems] == ["dtype-differs"]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "common"),
-    [("S3", "S5", "S5"), ("U1", "U4", "U4"), ("i2", "i4", "i4"), ("u1", "f4", "f4")],
-)
-def test_dtypes_with_one(one: str, other: str, common: str) -> None:
-    done = combined(series([0, 1], np.ones(2, one)), series([2], np.ones(1, other)))
-    assert done.group is not None
-    assert done.group.arrays["v"].dtype == np.dtype(common)
 
 
 @pytest.mark.parametrize("attrs", [{"_Unsigned": "true"}, {"scale_factor": 0.5}, {}])
