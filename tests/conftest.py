@@ -41,6 +41,7 @@ os.fsync = lambda descriptor: None
 # What this user built is remembered in a folder of the tests, not in that of whoever runs them.
 _STATE = tempfile.TemporaryDirectory(prefix="gridref-tests-")
 os.environ["GRIDREF_STATE"] = _STATE.name
+os.environ["XDG_CACHE_HOME"] = str(Path(_STATE.name, "cache"))  # scans are kept there
 os.environ.pop("GRIDREF_ALLOW", None)
 os.environ.pop("GRIDREF_LIMITS", None)
 

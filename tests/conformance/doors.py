@@ -145,7 +145,7 @@ def _virtual(archive: Archive, place: Place, group: str) -> xr.Dataset:
         )
     else:
         virtual = gridref.open_virtual_dataset(archive.sources[0], **options)
-    virtual.gridref.to_catalog(catalog)
+    virtual.gridref.save(catalog)
     return xr.open_dataset(catalog, engine="gridref", **RAW)
 
 
@@ -185,9 +185,7 @@ DOORS = (
         "zarrs",
         **_BY_ADDRESS,
     ),
-    Door(
-        "virtual", "`open_virtual_dataset(f).gridref.to_catalog(c)`, engine", _virtual, unsafe=None
-    ),
+    Door("virtual", "`open_virtual_dataset(f).gridref.save(c)`, engine", _virtual, unsafe=None),
 )
 
 

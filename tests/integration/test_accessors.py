@@ -69,7 +69,7 @@ def test_selections_of_opened_catalogs_are_written_by_reference(
     catalog: Path, tmp_path: Path
 ) -> None:
     part = xr.open_dataset(catalog)[["tas", "pr"]].isel(time=slice(35, 80), lat=slice(4, None, 2))
-    part.gridref.to_catalog(tmp_path / "part.gridref")
+    part.gridref.save(tmp_path / "part.gridref")
     written = xr.open_dataset(tmp_path / "part.gridref")
     pd.testing.assert_frame_equal(written.gridref.plan(), part.gridref.plan())
     assert written.gridref.plan()["n_files"].to_dict() == {"tas": 2, "pr": 2}
@@ -81,7 +81,7 @@ def test_what_was_changed_is_kept_by_value(catalog: Path, tmp_path: Path) -> Non
     cube["tas"] = cube["tas"] + 1
     cube["pr"].attrs["note"] = "mine"
     expected = cube.load().copy(deep=True)
-    cube.gridref.to_catalog(tmp_path / "changed.gridref")
+    cube.gridref.save(tmp_path / "changed.gridref")
     xr.testing.assert_identical(xr.open_dataset(tmp_path / "changed.gridref").load(), expected)
 
 
@@ -91,7 +91,7 @@ def test_gigabytes_are_not_kept_unasked(tmp_path: Path) -> None:
     lazy = xr.open_dataset(tmp_path / "a.h5", engine="h5netcdf", phony_dims="sort")
     for dataset in (lazy, by_gridref(tmp_path / "a.h5", chunks={})):
         with pytest.raises(InvalidRequestError, match=r"'v' is not virtual.*24000000 bytes"):
-            dataset.gridref.to_catalog(tmp_path / "b.gridref")
+            dataset.gridref.save(tmp_path / "b.gridref")
 
 
 def test_plans_count_what_a_selection_touches(catalog: Path) -> None:

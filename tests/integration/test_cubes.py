@@ -240,7 +240,7 @@ def test_the_same_as_an_xarray_dataset(tmp_path: Path) -> None:
     options: dict[str, Any] = {"pattern": "m{member:d}_", "decode_times": False}
     for chosen in ({"concat_dim": ["member", "time"]}, {}):
         ds = gridref.open_virtual_mfdataset(tmp_path / "*.nc", **chosen, **options)
-        ds.gridref.to_catalog(tmp_path / "cube.gridref")
+        ds.gridref.save(tmp_path / "cube.gridref")
         assert_same(tmp_path / "cube.gridref", expected)
     scalars = [f"{name}_{n}.nc" for n, name in enumerate("ab")]
     for number, name in enumerate(scalars):
@@ -250,7 +250,7 @@ def test_the_same_as_an_xarray_dataset(tmp_path: Path) -> None:
     with xr.open_mfdataset(
         files, combine="nested", concat_dim="run", decode_times=False, data_vars="all"
     ) as both:
-        ds.gridref.to_catalog(tmp_path / "runs.gridref")
+        ds.gridref.save(tmp_path / "runs.gridref")
         np.testing.assert_array_equal(shown(tmp_path / "runs.gridref")["t"], both["t"])
 
 

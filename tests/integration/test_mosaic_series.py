@@ -284,7 +284,7 @@ def test_virtual_datasets_equal_the_catalog(bands: Path, tmp_path: Path, field: 
     options = {"mosaic": True, "pattern": f"_{{time:%Y%m%d}}_{{{field}}}.tif"}
     gridref.build(bands, tmp_path / "cube.gridref", **by_name(**options))
     virtual = gridref.open_virtual_mfdataset(str(bands), **options)
-    virtual.gridref.to_catalog(tmp_path / "virtual.gridref")
+    virtual.gridref.save(tmp_path / "virtual.gridref")
     again = opened(tmp_path / "virtual.gridref")
     with opened(tmp_path / "cube.gridref") as shown, again:
         for name in ["band_data"] if field == "band" else BANDS:

@@ -321,7 +321,7 @@ def test_virtual_datasets_equal_the_catalog(
     ragged = gridref.Ragged("trajectory", padded=layout == "padded")
     gridref.build(drifters, tmp_path / "all.gridref", layout=ragged)
     virtual = gridref.open_virtual_mfdataset(drifters, layout=layout, stack="trajectory")
-    virtual.gridref.to_catalog(tmp_path / "virtual.gridref")
+    virtual.gridref.save(tmp_path / "virtual.gridref")
     again = opened(tmp_path / "virtual.gridref", decode_cf=False)
     with opened(tmp_path / "all.gridref", decode_cf=False) as shown, again:
         assert set(virtual.variables) == set(shown.variables)

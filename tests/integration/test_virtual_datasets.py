@@ -136,7 +136,7 @@ def test_values_load_up_to_a_limit(files: list[str]) -> None:
 
 def test_catalog_and_back(cube: xr.Dataset, files: list[str], tmp_path: Path) -> None:
     address = str(tmp_path / "cube.gridref")
-    cube.gridref.to_catalog(address)
+    cube.gridref.save(address)
     with xr.open_mfdataset(
         files, combine="nested", concat_dim="time", join="override", **HOW
     ) as expected:

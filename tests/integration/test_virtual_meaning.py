@@ -36,7 +36,7 @@ def write_days(path: Path, start: str, since: str, *, bounds: bool = True) -> xr
 
 
 def through_catalog(virtual: xr.Dataset, folder: Path) -> xr.Dataset:
-    virtual.gridref.to_catalog(folder / "cube.gridref")
+    virtual.gridref.save(folder / "cube.gridref")
     return xr.open_dataset(folder / "cube.gridref", engine="gridref").load()
 
 

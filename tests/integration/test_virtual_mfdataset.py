@@ -86,7 +86,7 @@ def test_it_does_what_xarray_does(
     assert (found is None) == (wanted is None)
     if found is None or wanted is None:
         return
-    found.gridref.to_catalog(tmp_path / "cube.gridref")
+    found.gridref.save(tmp_path / "cube.gridref")
     shown = xr.open_dataset(tmp_path / "cube.gridref", engine="gridref").load()
     assert set(shown.coords) == set(wanted.coords)
     xr.testing.assert_equal(shown.drop_vars("run", errors="ignore"), wanted.transpose(*shown.dims))

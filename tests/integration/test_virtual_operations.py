@@ -68,7 +68,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def as_values(virtual: Any, folder: Path) -> Any:
     """What readers of the virtual object see: it goes through a catalog."""
     dataset = virtual if isinstance(virtual, xr.Dataset) else virtual.to_dataset()
-    dataset.gridref.to_catalog(folder / "cube.gridref")
+    dataset.gridref.save(folder / "cube.gridref")
     found = xr.open_dataset(folder / "cube.gridref", engine="gridref").load()
     return found if isinstance(virtual, xr.Dataset) else found[virtual.name]
 

@@ -80,7 +80,7 @@ def test_xarray_concatenates_virtual_trees(files: list[Path]) -> None:
 
 def test_trees_go_to_catalogs(files: list[Path], tmp_path: Path) -> None:
     catalog = tmp_path / "cube.gridref"
-    gridref.open_virtual_datatree(f"{tmp_path}/*.nc", "time").gridref.to_catalog(catalog)
+    gridref.open_virtual_datatree(f"{tmp_path}/*.nc", "time").gridref.save(catalog)
     found = xr.open_datatree(gridref.open_store(catalog), engine="zarr")
     parts = [xr.open_datatree(path, engine="netcdf4") for path in files]
     assert_same_trees(found, parts, "time")

@@ -60,7 +60,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "open_datatree": lambda file, **options: xr.open_datatree(
         gridref.scan(file), engine="gridref", **options
     ),
-    "to_catalog": lambda file, **options: gridref.open_virtual_dataset(file).gridref.to_catalog(
+    "to_catalog": lambda file, **options: gridref.open_virtual_dataset(file).gridref.save(
         f"{file}.gridref", **options
     ),
     "GridrefFileSystem": lambda file, **options: GridrefFileSystem(gridref.scan(file), **options),

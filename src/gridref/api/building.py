@@ -339,6 +339,13 @@ class Job:
         """Combine scanned files."""
         return self.way.laid_out(scanned, self.combining(read))
 
+    def found_or_laid_out(self, scanned: Scanned, read: Read) -> Combination:
+        """Combine scanned files, by a layout that is found if none is asked for."""
+        files = list(scanned)
+        if len(files) < 2 or self.way.is_asked_for(self.dims):
+            return self.laid_out(files, read)
+        return laid_out_by_itself(files, read, self.rules, take_first=self.layout == "first")[1]
+
     @keeps_at_hand
     def combined(self, files: Files, progress: Progress | None) -> tuple[Done, Combination]:
         """Scan files and combine them; also what was done, with the layout that was used."""

@@ -11,9 +11,12 @@ import hashlib
 import io
 import os
 import pickle
+import sys
 import tempfile
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, override
@@ -35,6 +38,31 @@ _FROM_NUMPY = {
     "numpy._core.numeric": {"_frombuffer"},
     "numpy.dtypes": {"StringDType"},
 }
+
+
+_WORTH_SECONDS = 0.02
+"""Scans that take less are not kept in the user's folder: they cost no more than looking there."""
+_MOST_BYTES = 2**30
+_FOLDERS = 256
+"""Folders that results are spread over: each holds its share of what the user's may hold."""
+
+
+def user_folder() -> str | None:
+    """The folder in the user's cache folder for results of scans; None if it cannot be written."""
+    if sys.platform == "win32":
+        above = os.environ.get("LOCALAPPDATA", "")
+    elif sys.platform == "darwin":
+        above = os.path.expanduser("~/Library/Caches")
+    else:
+        above = os.environ.get("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache")
+    folder = os.path.join(above, "gridref", "scans")
+    if not os.path.isabs(folder):
+        return None
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
 
 
 @dataclass(frozen=True)
@@ -65,6 +93,11 @@ class KeptScans:
                 Message(Option("work", self.folder), f" is no folder: {error}")
             ) from error
 
+    @cached_property
+    def is_users(self) -> bool:
+        """Whether it is the folder that is used unasked, whose size is bounded."""
+        return self.folder == user_folder()
+
     def get(self, address: str) -> VirtualGroup | None:
         """The result of a scan of the file's present version; None if unknown."""
         if self.options.parser is not None:  # what it reads, and its settings, are its own affair
@@ -78,13 +111,21 @@ class KeptScans:
                 return None
         except (OSError, GridrefError):
             return None
+        with suppress(OSError):
+            os.utime(self._path(address))
         return group.with_changes(report=replace(group.report, n_requests=0, n_bytes=0))
 
     def may_have(self, address: str) -> bool:
         """Whether a scan of the file has been kept, when it was perhaps another one."""
         return self._path(address).exists()
 
-    def put(self, address: str, opened: dict[str, Source | None], group: VirtualGroup) -> None:
+    def put(
+        self,
+        address: str,
+        opened: dict[str, Source | None],
+        group: VirtualGroup,
+        seconds: float = 0.0,
+    ) -> None:
         """Keep the result of a scan, if it depends on the file alone and its address has no secret.
 
         Parameters
@@ -95,6 +136,8 @@ class KeptScans:
             The files that the scan opened, or looked for.
         group
             What it found.
+        seconds
+            How long it took.
 
         Raises
         ------
@@ -102,6 +145,8 @@ class KeptScans:
             If it cannot be written, as when the disk is full: that is no fault of the file's, and
             ends the job.
         """
+        if self.is_users and seconds < _WORTH_SECONDS:
+            return
         url = absolute_url(address)
         source = opened.get(url)
         if source is None or len(opened) > 1 or (source.etag is None and source.mtime_ns is None):
@@ -112,7 +157,11 @@ class KeptScans:
         try:
             path.parent.mkdir(exist_ok=True)
             _write(path, _packed(source, group))
+            if self.is_users:
+                _make_room(path.parent, _MOST_BYTES // _FOLDERS)
         except OSError as error:
+            if self.is_users:
+                return  # nobody asked for it
             raise InvalidRequestError(
                 Message(
                     Option("work", self.folder),
@@ -127,6 +176,19 @@ class KeptScans:
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=20)
         text = digest.hexdigest()
         return Path(self.folder, text[:2], text[2:])
+
+
+def _make_room(folder: Path, most_bytes: int) -> None:
+    """Remove the results of a folder that are longest unused, until it holds at most so much."""
+    with os.scandir(folder) as entries:
+        held = [(entry.stat(), entry.path) for entry in entries]
+    n_bytes = sum(stat.st_size for stat, _ in held)
+    for stat, path in sorted(held, key=lambda own: own[0].st_mtime_ns):
+        if n_bytes <= most_bytes:
+            return
+        with suppress(FileNotFoundError):  # another process did
+            os.unlink(path)
+        n_bytes -= stat.st_size
 
 
 def _write(path: Path, content: bytes) -> None:

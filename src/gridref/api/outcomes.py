@@ -7,6 +7,7 @@ processes help only if they save more than they take to start.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -191,10 +192,11 @@ def _outcome(
         if known is not None:
             return known
         opened: dict[str, Source | None] = {}
+        started = time.perf_counter()
         with working(layouts=layouts, beginning=ahead.take, opened=opened):
             group = scan(address, options)
         if kept is not None:
-            kept.put(address, opened, group)
+            kept.put(address, opened, group, time.perf_counter() - started)
         return group
     except InvalidRequestError:
         raise

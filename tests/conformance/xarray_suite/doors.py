@@ -80,14 +80,14 @@ def zarr_tree(path: str, **options: Any) -> xr.DataTree:
 def virtual_dataset(path: str, group: str | None = None, **options: Any) -> xr.Dataset:
     """Through a virtual dataset that became a catalog."""
     catalog = _catalog_beside(path)
-    gridref.open_virtual_dataset(path, group).gridref.to_catalog(catalog)
+    gridref.open_virtual_dataset(path, group).gridref.save(catalog)
     return xr.open_dataset(catalog, engine="gridref", **options)
 
 
 def virtual_tree(path: str, **options: Any) -> xr.DataTree:
     """All groups through virtual datasets that became a catalog."""
     catalog = _catalog_beside(path)
-    gridref.open_virtual_datatree(path).gridref.to_catalog(catalog)
+    gridref.open_virtual_datatree(path).gridref.save(catalog)
     return xr.open_datatree(catalog, engine="gridref", **options)
 
 

@@ -12,7 +12,16 @@ from typing import Any
 
 from gridref.combine.columns import Notes, text_beside, value_keys, value_text
 from gridref.combine.report import Drift
+from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import Message, Option
+from gridref.model.times import duration_base, is_time_like
+
+_MEANING = (*PACKING_ATTRIBUTES, "dtype", "coordinates", "bounds", "grid_mapping")
+"""Attributes that say what stored numbers mean, or what variables are to each other.
+
+xarray has them in the encoding, and drops none of them.
+"""
+_UNITS = ("units", "calendar")
 
 Cases = Sequence[tuple[Mapping[str, Any], Sequence[int]]]
 
@@ -34,7 +43,8 @@ def combine_attributes(
     first = dict(cases[0][0]) if cases else {}
     rule = notes.options.combine_attrs
     if rule == "drop":
-        return {name: first[name] for name in first if name in resolved}
+        kept = {*resolved, *_MEANING, *(_UNITS if _counts_time(first) else ())}
+        return {name: first[name] for name in first if name in kept}
     for name in dict.fromkeys(itertools.chain.from_iterable(attrs for attrs, _ in cases)):
         if name in resolved:
             continue
@@ -60,6 +70,11 @@ def combine_attributes(
         else:
             notes.drift("attributes", path, values.named(name), "the first file's", values.n_values)
     return first
+
+
+def _counts_time(attrs: Mapping[str, Any]) -> bool:
+    """Whether numbers are times or durations in the units that the attributes say."""
+    return is_time_like(attrs) or duration_base(attrs) is not None
 
 
 @dataclass(frozen=True)

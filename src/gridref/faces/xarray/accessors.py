@@ -87,7 +87,7 @@ class _Written:
         raise NotImplementedError
 
     @verb()
-    def to_catalog(
+    def save(
         self,
         catalog: Url,
         *,

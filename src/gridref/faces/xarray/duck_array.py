@@ -42,7 +42,7 @@ LOAD_LIMIT_BYTES = 2**30
 
 ADVICE = (
     "a virtual variable holds stored numbers, not values: write the dataset with"
-    " ds.gridref.to_catalog(path) and open that with xr.open_dataset(path, engine='gridref'), or"
+    " ds.gridref.save(path) and open that with xr.open_dataset(path, engine='gridref'), or"
     " load the variable when opening (loadable_variables=[...])"
 )
 

@@ -29,7 +29,9 @@ from gridref.api.opened_data import open_data
 from gridref.api.opening import reader_for, subgroup
 from gridref.api.scan import scan_each
 from gridref.api.units import with_converter
-from gridref.combine import CombineOptions, DriftReport, combine
+from gridref.combine import Combination, CombineOptions, DriftReport, combine
+from gridref.combine.options import Read
+from gridref.combine.values import Values
 from gridref.errors import CombineError, InvalidRequestError, Message, Option
 from gridref.faces.xarray.virtual_dataset import (
     Loading,
@@ -178,7 +180,8 @@ def open_virtual_mfdataset(
     check_choice("combine", combine, ("by_coords", "nested"))
     reader = reader_for(storage_options)
     loading = Loading(**options_of(Loading, options))
-    rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap or _OVERLAP[combine]})
+    given = {**options, "overlap": overlap or _OVERLAP[combine]}
+    rules = rules_of(data_vars, coords, compat, given)
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
     sought = Labels(pattern, sources=labels)
     way = _way(sought, stack, layout, Mosaic(sought, stack, x, y, tolerance) if mosaic else None)
@@ -201,30 +204,10 @@ def open_virtual_mfdataset(
     tree = nested_urls(files, storage_options)
     joining = Joining(sought.of_variables, reader.read, rules.options)
     joined = joining.each((u, prepared(u, root)) for u, root in scan_each(flat(tree), scanning))
-    dims: Sequence[str | None]
-    dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
-    named = tuple(dim for dim in dims if dim)
-    try:
-        groups = dict(joined)
-        alike = rules.of(list(groups.values()))
-        if way is None and combine == "by_coords":
-            if sought.pattern or sought.of_files:
-                way = sought
-            elif len(groups) == 1 and len(named) < 2:
-                way, named = Row(), ()
-            else:
-                way = Row("by_coords")
-        if way is None:
-            done = combine_nested(nested_alike(tree, groups), dims, reader.read, alike)
-        else:
-            way.check(named, "label")
-            scanned = [(url, groups[url]) for url in way.ordered(list(groups))]
-            done = way.laid_out(scanned, Combining(reader.read, alike, named))
-    except CombineError as error:
-        raise CombiningError(error.problems) from None
-    if done.group is None:
-        raise CombiningError(done.problems)
-    dataset = group_to_dataset(done.group, reader, loading)
+    if way is None and (sought.pattern or sought.of_files):
+        way = sought
+    done = placed(tree, joined, concat_dim, combine, rules, reader.read, way)
+    dataset = group_to_dataset(done.unwrap(), reader, loading)
     dataset.encoding["drift"] = joining.told(done.report)
     return dataset
 
@@ -279,7 +262,7 @@ def open_virtual_datatree(
     """
     reader = reader_for(storage_options)
     loading = Loading(**options_of(Loading, options))
-    rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap})
+    rules = rules_of(data_vars, coords, compat, {**options, "overlap": overlap})
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
     alone = concat_dim is None and isinstance(files, str | os.PathLike)
     urls = [os.fspath(files)] if alone else expand_files(files, storage_options)  # type: ignore[arg-type]
@@ -308,6 +291,53 @@ def open_virtual_datatree(
     return tree
 
 
+def placed(
+    tree: Sequence[Any],
+    scanned: Iterable[tuple[str, VirtualGroup]],
+    concat_dim: str | Sequence[str | None] | None,
+    combine: Literal["by_coords", "nested"],
+    rules: Rules,
+    read: Read,
+    way: Layout | None = None,
+) -> Combination:
+    """Combine groups as xarray's ``open_mfdataset`` does, or by another layout.
+
+    Parameters
+    ----------
+    tree
+        The addresses of the files, as they are nested.
+    scanned
+        Addresses and groups.
+    way
+        The layout, in place of `combine`.
+
+    Raises
+    ------
+    CombiningError
+        With every problem.
+    """
+    single = concat_dim is None or isinstance(concat_dim, str)
+    dims: list[str | None] = [concat_dim] if single else list(concat_dim)  # type: ignore[list-item, arg-type]
+    named = tuple(dim for dim in dims if dim)
+    try:
+        groups, read = dict(scanned), Values(read).of
+        alike = rules.of(list(groups.values()))
+        if way is None and combine == "nested":
+            done = combine_nested(nested_alike(tree, groups), dims, read, alike)
+        else:
+            if way is None and len(groups) == 1 and len(named) < 2:
+                way, named = Row(), ()
+            way = way or Row("by_coords")
+            way.check(named, "label")
+            ordered = [(url, groups[url]) for url in way.ordered(list(groups))]
+            done = way.laid_out(ordered, Combining(read, alike, named))
+    except CombineError as error:
+        raise CombiningError(error.problems) from None
+    if done.group is None:
+        raise CombiningError(done.problems)
+    return done
+
+
 def _way(
     labels: Labels,
     stack: str | None,
@@ -334,7 +364,7 @@ def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
     )
 
 
-def _rules(
+def rules_of(
     data_vars: str | Collection[str] | None,
     coords: str | Collection[str],
     compat: str,
