@@ -54,7 +54,7 @@ class Limits:
     inline_decoded_bytes: int = 2**30
     """Bytes of all decoded chunks of such a dataset, or eight times its values."""
     external_files: int = 4096
-    """Pieces of external files that hold a dataset."""
+    """Pieces of external files that hold a dataset, and files that a DMR++ document names."""
     mapping_pieces: int = 100_000
     """Pieces, and numbered files, of a mapping of a virtual dataset."""
     virtual_blocks: int = 1_000_000

@@ -370,12 +370,16 @@ def test_values_that_the_writer_worked_out(tmp_path: Path) -> None:
         ("", "", "Int32", None),
         (None, "5", "Int32", 5),
         (None, "", "Int32", None),
+        ("100", "", "Int32 BE", None),
+        ("1677721600", "100", "Int32 BE", 100),
+        ("0", "", "Int32 BE", 0),
     ],
 )
 def test_missing_chunks_need_a_fill_value_of_all_digits(
     tmp_path: Path, fill: str | None, attribute: str, kind: str, expected: Any
 ) -> None:
-    about = "" if fill is None else f'fillValue="{fill}"'
+    kind, _, order = kind.partition(" ")
+    about = f'byteOrder="{order or "LE"}"' + (f' fillValue="{fill}"' if fill is not None else "")
     attrs = f'<Attribute name="_FillValue" type="{kind}"><Value>{attribute}</Value></Attribute>'
     itemsize = 8 if kind == "Float64" else 4
     data = chunks(chunk(0, 2 * itemsize, "2"), about=about, lengths="2")
@@ -386,7 +390,8 @@ def test_missing_chunks_need_a_fill_value_of_all_digits(
         return
     values = array_of(document, "v")[...]
     assert (values[[0, 1, 4, 5]] == expected).all()
-    assert values[2:4].tobytes() == bytes(range(2 * itemsize))
+    stored = values[2:4].astype(values.dtype.newbyteorder(">" if order else "<"))
+    assert stored.tobytes() == bytes(range(2 * itemsize))
 
 
 def test_attributes(tmp_path: Path) -> None:
@@ -555,6 +560,11 @@ HOSTILE = {
     "linked blocks are not": variable(
         chunks(chunk(0, 4, "0", 'LinkedBlockIndex="0"'), lengths="4", about='LBChunk="true"')
     ),
+    "to be at several places": variable(chunks() + chunks(chunk(0, 8))),
+    "it has 33 dimensions": variable(chunks(chunk(0, 1)), (1,) * 33),
+    "compressed data in several": variable(
+        chunks(block(0, 4), block(8, 4), about='compressionType="deflate"')
+    ),
     "several places": variable(chunks(chunk(0, 8)) + "<dmrpp:compact>AAA=</dmrpp:compact>"),
     "dmrpp:other": variable("<dmrpp:other/>"),
     "not base64": variable("<dmrpp:compact>?</dmrpp:compact>"),
@@ -599,6 +609,18 @@ def test_a_refused_variable_leaves_the_others(tmp_path: Path) -> None:
     group = gridref.scan(document, on_unsupported="skip")
     assert list(group.arrays) == ["v"]
     assert {finding.path for finding in group.report.skipped} == {"/o", "/s"}
+
+
+def test_files_have_a_limit(tmp_path: Path, limited: Callable[[str], None]) -> None:
+    names = [f"{number}.h5" for number in range(4)]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(64))
+    each = [chunk(0, 2, str(at), f'href="{name}"') for at, name in enumerate(names)]
+    document = document_of(tmp_path, variable(chunks(*each, lengths="1")))
+    assert len(array_of(document, "v").manifests[0].take(np.arange(4)).sources) == 4
+    limited("external_files=3")
+    with pytest.raises(UnsupportedFeatureError, match="more than the limit external_files of 3"):
+        gridref.scan(document)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])

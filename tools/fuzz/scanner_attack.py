@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -15,9 +16,12 @@ import tifffile
 
 from gridref.errors import GridrefError
 from tests.cold_scans import all_caches, described
+from tests.dmrpp_files import write_dmrpp
 from tests.shared_data import shared_data_folder
+from tools.fuzz import dmrpp_target
 from tools.fuzz.catalog_attack import change_member, make_catalog
 from tools.fuzz.compared_attack import ComparedAttack
+from tools.fuzz.dmrpp_mutations import Mutator as DMRppMutator
 from tools.fuzz.hdf4_mutations import Mutator as HDF4Mutator
 from tools.fuzz.hdf5_mutations import Mutator as HDF5Mutator
 from tools.fuzz.netcdf3_mutations import Mutator as NetCDF3Mutator
@@ -66,11 +70,13 @@ def scanner_attacks(folder: Path) -> dict[str, Try]:
     in_hdf5, in_tiff, in_netcdf3 = HDF5Mutator(), TIFFMutator(), NetCDF3Mutator()
     netcdf3 = netcdf3_files(folder) + _real("CDF")
     in_hdf4, hdf4 = HDF4Mutator(), hdf4_files(folder) + _real("HDF4")
+    dmrpp = _documents(folder / "dmrpp")
     return {
         "scanner: HDF5": _of(in_hdf5, hdf5, folder / "fuzzed.h5"),
         "scanner: TIFF": _of(in_tiff, tiff, folder / "fuzzed.tif"),
         "scanner: NetCDF3": _of(in_netcdf3, netcdf3, folder / "fuzzed.nc3"),
         "scanner: HDF4": _of(in_hdf4, hdf4, folder / "fuzzed.hdf"),
+        "scanner: DMR++": _read(DMRppMutator(), dmrpp, folder / "dmrpp" / "a.h5.dmrpp"),
         "scanner: Zarr": _of_zarr(write_stores(folder / "zarr")),
         "compared: HDF5": _compared("HDF5", in_hdf5, hdf5, folder / "compared.h5"),
         "compared: TIFF": _compared("TIFF", in_tiff, tiff, folder / "compared.tif"),
@@ -89,6 +95,20 @@ def _large_tiff() -> list[bytes]:
     return [buffer.getvalue() for buffer in buffers]
 
 
+def _documents(folder: Path) -> list[bytes]:
+    """Documents of one granule, those of others changed so that they are of this one."""
+    folder.mkdir()
+    with h5py.File(folder / "a.h5", "w") as file:
+        values = np.arange(24.0).reshape(6, 4)
+        file.create_dataset("t", data=values, chunks=(4, 3), compression=1, shuffle=True)
+        file.create_dataset("group/plain", data=values.astype(">i2"))
+        file["texts"] = ["one", "two", "t" * 40]
+        file["fixed"] = np.array([b"a", b"bc"], "S3")
+        file["flag"] = [True, False]
+    own = write_dmrpp(folder / "a.h5").read_bytes()
+    return [own, *(re.sub(rb' (dmrpp:)?href="[^"]*"', b"", data) for data in _real("DMRPP"))]
+
+
 def _real(kind: str) -> list[bytes]:
     """The small files of the shared test data, where that is there."""
     parts = {
@@ -96,6 +116,7 @@ def _real(kind: str) -> list[bytes]:
         "TIFF": ("tiff", "ome_tiff"),
         "CDF": ("formats/netcdf3",),
         "HDF4": ("formats/hdf4",),
+        "DMRPP": ("formats/dmrpp",),
     }
     paths = (path for part in parts[kind] for path in (shared_data_folder() / part).rglob("*"))
     files = sorted(path for path in paths if path.is_file() and path.stat().st_size <= MOST_BYTES)
@@ -105,7 +126,7 @@ def _real(kind: str) -> list[bytes]:
 def _mutants(mutate: Mutate, seeds: list[bytes]) -> Callable[[int], tuple[bytes, bytes]]:
     """Files, and changes of them: mostly small ones, where what is changed matters more often."""
     small = [data for data in dict.fromkeys(seeds) if len(data) <= _SMALL]
-    large = [data for data in dict.fromkeys(seeds) if len(data) > _SMALL]
+    large = [data for data in dict.fromkeys(seeds) if len(data) > _SMALL] or small
 
     def mutant(seed: int) -> tuple[bytes, bytes]:
         number, rest = divmod(seed, _EACH)
@@ -124,6 +145,22 @@ def _of(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
     def attempt(seed: int) -> str | None:
         path.write_bytes(mutant(seed)[1])
         return _scanned(path)
+
+    return attempt
+
+
+def _read(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
+    mutant = _mutants(mutate, seeds)
+
+    def attempt(seed: int) -> str | None:
+        path.write_bytes(mutant(seed)[1])
+        try:
+            dmrpp_target.check(path)
+        except GridrefError:
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever is raised is the finding
+            return f"{type(error).__name__}: {error}"[:200]
+        return None
 
     return attempt
 

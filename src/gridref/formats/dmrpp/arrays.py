@@ -56,7 +56,7 @@ class _Scan:
 
     def __init__(self, file: ScanFile, root: ET.Element, options: ScanOptions) -> None:
         self.url = file.name
-        self.scope = Scope.of(root)
+        self.scope = Scope(root)
         self.granule = Granule(
             GranuleFiles(file.name, root.get(f"{DMRPP}href", ""), options).source,
             f"{DMRPP}version" in root.attrib,

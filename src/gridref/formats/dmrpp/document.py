@@ -30,6 +30,7 @@ DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"
 DMRPP = "{http://xml.opendap.org/dap/dmrpp/1.0.0#}"
 
 _MAX_BYTES = 1 << 62
+_MAX_RANK = 32
 _NUMBERS = {
     "Byte": "u1",
     "UInt8": "u1",
@@ -45,6 +46,8 @@ _NUMBERS = {
 }
 _TEXTS = ("String", "URL", "Url")
 _OTHERS = ("Enum", "Structure", "Sequence", "Opaque", "Char")
+Names = tuple[str, ...]
+
 VARIABLES = frozenset(DAP + name for name in (*_NUMBERS, *_TEXTS, *_OTHERS))
 """Tags of variables."""
 _BYTE_ORDERS = {None: False, "LE": False, "BE": True}
@@ -102,31 +105,26 @@ def walk(group: ET.Element, path: str = "", depth: int = 0) -> Iterator[tuple[st
         yield from walk(child, f"{path}/{name}", depth + 1)
 
 
-@dataclass
 class Scope:
-    """Dimensions and enumerations by path, and names for the dimensions that have none."""
+    """Dimensions and enumerations by group and name, and names for dimensions that have none.
 
-    sizes: dict[str, int] = field(default_factory=dict)
-    enumerations: dict[str, ET.Element] = field(default_factory=dict)
-    _n_phony: int = 0
+    Raises
+    ------
+    SourceFormatError
+        For a dimension without a size.
+    """
 
-    @classmethod
-    def of(cls, root: ET.Element) -> Scope:
-        """Those of all groups.
-
-        Raises
-        ------
-        SourceFormatError
-            For a dimension without a size.
-        """
-        scope = cls()
+    def __init__(self, root: ET.Element) -> None:
+        self.sizes: dict[str, dict[str, int]] = {}
+        self.enumerations: dict[str, dict[str, ET.Element]] = {}
         for path, group in walk(root):
-            for child in group.iterfind(f"{DAP}Dimension"):
-                scope.sizes[f"{path}/{child.get('name')}"] = _size(child)
-            for child in group.iterfind(f"{DAP}Enumeration"):
-                scope.enumerations[f"{path}/{child.get('name')}"] = child
-        scope._n_phony = len(scope.sizes)
-        return scope
+            self.sizes[path] = {
+                child.get("name", ""): _size(child) for child in group.iterfind(f"{DAP}Dimension")
+            }
+            self.enumerations[path] = {
+                child.get("name", ""): child for child in group.iterfind(f"{DAP}Enumeration")
+            }
+        self._n_named = sum(map(len, self.sizes.values()))
 
     def shape(self, variable: ET.Element, path: str) -> tuple[int, ...]:
         """Sizes of a variable's dimensions. `path` is that of its group.
@@ -134,47 +132,47 @@ class Scope:
         Raises
         ------
         SourceFormatError
-            If one is not declared, or all together are impossibly large.
+            If one is not declared, or they are too many or all together impossibly large.
         """
-        sizes: list[int] = []
-        for dim in variable.iterfind(f"{DAP}Dim"):
-            name = dim.get("name")
-            named = None if name is None else _found(self.sizes, name, path, "dimension")
-            sizes.append(_size(dim) if named is None else named)
-            if math.prod(max(1, size) for size in sizes) > _MAX_BYTES:
-                raise SourceFormatError(f"its shape is declared to be {tuple(sizes)}")
-        return tuple(sizes)
+        dims = variable.findall(f"{DAP}Dim")
+        if len(dims) > _MAX_RANK:
+            raise SourceFormatError(f"it has {len(dims)} dimensions")
+        names = [dim.get("name") for dim in dims]
+        shape = tuple(
+            _size(dim) if name is None else _found(self.sizes, name, path, "dimension")
+            for dim, name in zip(dims, names, strict=True)
+        )
+        if math.prod(max(1, size) for size in shape) > _MAX_BYTES:
+            raise SourceFormatError(f"its shape is declared to be {shape}")
+        return shape
 
-    def names(
-        self, variables: Sequence[tuple[ET.Element, tuple[int, ...]]], path: str
-    ) -> list[tuple[str, ...]]:
-        """Names of the dimensions of variables of a group, given with their shapes.
+    def names(self, group: Sequence[tuple[ET.Element, tuple[int, ...]]], path: str) -> list[Names]:
+        """Names of the dimensions of the variables of a group, which come with their shapes.
 
         Dimensions without a name are named as in scans of HDF5, which follow netCDF: those of one
         size are one dimension, the declared one of this size where there is one.
         """
-        given = [[dim.get("name") for dim in node.iterfind(f"{DAP}Dim")] for node, _ in variables]
-        needed: Counter[int] = Counter()
-        for names, (_, shape) in zip(given, variables, strict=True):
-            if not any(names):
-                needed |= Counter(shape)
+        given = [[dim.get("name") for dim in node.iterfind(f"{DAP}Dim")] for node, _ in group]
+        shapes = [shape for _, shape in group]
         alike: dict[int, list[str]] = {}
-        for declared, size in self.sizes.items():
-            if declared.rpartition("/")[0] == path:
-                alike.setdefault(size, []).append(declared.rpartition("/")[2])
+        for name, size in self.sizes[path].items():
+            alike.setdefault(size, []).append(name)
+        needed: Counter[int] = Counter()
+        for names, shape in zip(given, shapes, strict=True):
+            needed |= Counter(() if any(names) else shape)
         for size, n_needed in needed.items():
-            for _ in range(len(alike.get(size, ())), n_needed):
-                alike.setdefault(size, []).append(f"phony_dim_{self._n_phony}")
-                self._n_phony += 1
+            own = alike.setdefault(size, [])
+            while len(own) < n_needed:
+                own.append(f"phony_dim_{self._n_named}")
+                self._n_named += 1
         found = []
-        for (variable, shape), names in zip(variables, given, strict=True):
+        for (node, shape), names in zip(group, given, strict=True):
             free = {size: iter(alike.get(size, ())) for size in shape}
+            made_up = (f"{node.get('name')}_axis_{axis}" for axis in range(len(shape)))
             found.append(
                 tuple(
-                    next(free[size], f"{variable.get('name')}_axis_{axis}")
-                    if name is None
-                    else name.rpartition("/")[2]
-                    for axis, (name, size) in enumerate(zip(names, shape, strict=True))
+                    next(free[size], other) if name is None else name.rpartition("/")[2]
+                    for name, size, other in zip(names, shape, made_up, strict=True)
                 )
             )
         return found
@@ -184,16 +182,16 @@ class Scope:
         return _found(self.enumerations, variable.get("enum", ""), path, "enumeration")
 
 
-def _found[T](known: Mapping[str, T], name: str, path: str, what: str) -> T:
+def _found[T](known: Mapping[str, Mapping[str, T]], name: str, path: str, what: str) -> T:
     """What an absolute name means, or a relative one in a group or in one above it."""
-    if name.startswith("/"):
-        candidates = [name]
-    else:
+    group, slash, own = name.rpartition("/")
+    groups = [group]
+    if not slash:
         parts = path.split("/")
-        candidates = ["/".join((*parts[:end], name)) for end in range(len(parts), 0, -1)]
-    for candidate in candidates:
-        if candidate in known:
-            return known[candidate]
+        groups = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    for group in groups:
+        if own in known.get(group, {}):
+            return known[group][own]
     raise SourceFormatError(f"the {what} {name!r} is not declared")
 
 
@@ -368,8 +366,10 @@ def _text_type(variable: ET.Element, is_single: bool) -> ElementType:
                 f"strings of {n_bytes} bytes, padded by {fixed.get('pad')!r}, are not read"
             )
         return _fixed_text(n_bytes, padding)
+    chunks = variable.find(f"{DMRPP}chunks")
     places = [each.get("nBytes") for each in variable.iter(f"{DMRPP}chunk")]
-    if len(places) == 1 and is_single:
+    is_plain = chunks is None or not chunks.get("compressionType")
+    if len(places) == 1 and is_single and is_plain:
         return _fixed_text(_bytes_of_text(places[0]), "terminated")
     return ElementType(np.dtype(np.dtypes.StringDType()), (Codec("vlen-utf8"),))
 

@@ -11,7 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from gridref.errors import Message, Place, SourceFormatError, SourceUnavailableError
+from gridref.errors import (
+    Message,
+    Place,
+    SourceFormatError,
+    SourceUnavailableError,
+    UnsupportedFeatureError,
+)
 from gridref.formats.options import ScanOptions
 from gridref.io import (
     absolute_url,
@@ -23,6 +29,7 @@ from gridref.io import (
     real_path,
 )
 from gridref.io.remote import RemoteFiles
+from gridref.limits import beyond, limits
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy, common_folders
 
@@ -62,11 +69,16 @@ class GranuleFiles:
             If there is no such file.
         SourceNotAllowedError
             If it is elsewhere, and not allowed.
+        UnsupportedFeatureError
+            If the document names more files than the limit.
         SourceFormatError
             If neither the document nor its name says where it is.
         """
         url = self._address(self.href if href is None else href)
         if url not in self._sources:
+            if len(self._sources) >= limits().external_files:
+                what = f"the DMR++ names {len(self._sources) + 1} files so far"
+                raise UnsupportedFeatureError(beyond("external_files", what))
             address = real_path(url)
             if not self._policy.allows(address):
                 replace(self._policy, needed=common_folders([url])).require(address)

@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.contiguous import contiguous_chunks, edge_policy, require_inside
-from gridref.formats.dmrpp.document import DAP, DMRPP, ElementType, integer, number
+from gridref.formats.contiguous import edge_policy, require_inside
+from gridref.formats.dmrpp.document import DAP, DMRPP, ElementType, integer
+from gridref.formats.dmrpp.fills import exact_fill
 from gridref.formats.hdf5.chunk_index import ChunkTable, numbers_inside
 from gridref.formats.hdf5.filters import Filter, filter_codecs
 from gridref.formats.hdf5.storage import chunks_between
@@ -35,7 +36,7 @@ from gridref.limits import beyond, limits
 from gridref.model.array import zero_of
 from gridref.model.encoding import Codec, Encoding, bytes_codec, shared_encoding
 from gridref.model.grid import chunk_counts, chunk_runs
-from gridref.model.manifest import ChunkManifest, Source
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
 _MAX_OFFSET = 1 << 48
 _MAX_CHUNK_BYTES = 1 << 32
@@ -136,25 +137,23 @@ def stored_values(variable: Variable, granule: Granule) -> Stored:
     UnsupportedFeatureError
         If they cannot be referenced.
     """
-    children = {node.tag.removeprefix(DMRPP): node for node in variable.node if _is_dmrpp(node)}
+    nodes = [node for node in variable.node if node.tag.startswith(DMRPP)]
+    children = {node.tag.removeprefix(DMRPP): node for node in nodes}
+    is_repeated = len(children) < len(nodes)
     children.pop("FixedLengthStringArray", None)
     chunks = children.pop("chunks", None)
-    if len(children) > 1 or (chunks is not None and len(chunks) and children):
+    if is_repeated or len(children) > 1 or (chunks is not None and len(chunks) and children):
         raise SourceFormatError("its values are said to be at several places")
     for name, node in children.items():
         if name == "chunk":
             return _in_granule(variable, [node], {}, granule)
         if name not in _INLINE:
             raise UnsupportedFeatureError(f"values in dmrpp:{name} are not read")
-        fill = _fill(variable, chunks, any_missing=False)
+        fill = _fill(variable, {} if chunks is None else chunks.attrib, any_missing=False)
         return Stored(_INLINE[name](variable, node, granule), fill, _WHY_INLINE[name])
     if chunks is None:
         raise UnsupportedFeatureError("the DMR++ does not say where its values are")
     return _in_granule(variable, list(chunks), chunks.attrib, granule)
-
-
-def _is_dmrpp(node: ET.Element) -> bool:
-    return isinstance(node.tag, str) and node.tag.startswith(DMRPP)
 
 
 # Byte ranges of the granule
@@ -169,26 +168,27 @@ def _in_granule(
     lengths = by_tag.pop(f"{DMRPP}chunkDimensionSizes", [])
     places = _Places.of(by_tag.pop(f"{DMRPP}chunk", []))
     blocks = _Places.of(by_tag.pop(f"{DMRPP}block", []))
-    if by_tag or about.get("LBChunk") == "true" or places.is_linked:
+    is_linked = about.get("LBChunk") == "true" or places.is_linked
+    if by_tag or is_linked or (blocks.n and (places.n or lengths)):
         raise UnsupportedFeatureError("chunks of several linked blocks are not read")
     filters = _filters(about, granule.has_version, variable.element.dtype.itemsize)
     if 0 in variable.shape or not (places.n or blocks.n):
         return Stored(None, _fill(variable, about, any_missing=0 not in variable.shape))
     if variable.element.dtype.kind == "T":
         raise UnsupportedFeatureError("strings of variable length are pointers in the granule")
-    if blocks.n:
-        chunks = _in_blocks(variable, blocks, filters, granule)
-    elif lengths:
-        sizes = (lengths[0].text or "").split()
-        chunk_shape = tuple(_integers(sizes, "a size").tolist())
-        chunks = _in_chunks(variable, places, chunk_shape, filters, granule)
+    if lengths:
+        sizes = _integers((lengths[0].text or "").split(), "the shape").tolist()
+        chunks = _in_chunks(variable, places, tuple(sizes), filters, granule)
+    elif places.n > 1:
+        raise SourceFormatError(f"it has {places.n} chunks, whose shape is not stated")
+    elif filters and blocks.n:
+        raise UnsupportedFeatureError("compressed data in several linked blocks are not read")
     elif filters:
-        chunks = _in_chunks(
-            variable, places.at_origin(variable.shape), variable.shape, filters, granule
-        )
+        whole = places.at_origin(variable.shape)
+        chunks = _in_chunks(variable, whole, variable.shape, filters, granule)
     else:
-        chunks = _contiguous(variable, places, granule)
-    any_missing = bool((chunks[1].state == 0).any())
+        chunks = _in_pieces(variable, blocks if blocks.n else places, granule)
+    any_missing = bool((chunks[1].state == ChunkState.MISSING).any())
     return Stored(chunks, _fill(variable, about, any_missing=any_missing))
 
 
@@ -230,8 +230,6 @@ class _Places:
 
     def at_origin(self, shape: tuple[int, ...]) -> _Places:
         """The same, for one chunk that holds a whole array."""
-        if self.n > 1:
-            raise SourceFormatError(f"it has {self.n} chunks, whose shape is not stated")
         origin = f"[{','.join('0' for _ in shape)}]"
         return _Places(self.offset, self.length, [origin], self.href, self.mask)
 
@@ -312,44 +310,26 @@ def _in_chunks(
     return shared_encoding(chunk_shape, element.dtype, (*element.codecs, *filters)), manifest
 
 
-def _contiguous(
-    variable: Variable, places: _Places, granule: Granule
+def _in_pieces(
+    variable: Variable, pieces: _Places, granule: Granule
 ) -> tuple[Encoding, ChunkManifest]:
+    """Contiguous data, mostly in one piece; it is cut so that no chunk is in two of them."""
     shape, element = variable.shape, variable.element
-    if places.n > 1:
-        raise SourceFormatError(f"it has {places.n} chunks, whose shape is not stated")
-    _require_all(variable, int(places.length[0]))
-    granule.count(variable.n_bytes // granule.max_chunk_bytes + 1)
-    (source,), _ = places.sources(granule)
-    chunk_shape, manifest = contiguous_chunks(
-        shape, element.dtype.itemsize, source, int(places.offset[0]), granule.max_chunk_bytes
-    )
-    edge = edge_policy(shape, chunk_shape)
-    return shared_encoding(chunk_shape, element.dtype, element.codecs, edge), manifest
-
-
-def _in_blocks(
-    variable: Variable, blocks: _Places, filters: tuple[Codec, ...], granule: Granule
-) -> tuple[Encoding, ChunkManifest]:
-    """Contiguous data in several pieces, cut so that no chunk is in two of them."""
-    shape, element = variable.shape, variable.element
-    if filters:
-        raise UnsupportedFeatureError("compressed data in several linked blocks are not read")
-    _require_all(variable, int(blocks.length.sum()))
-    first = np.cumsum(blocks.length) - blocks.length
+    _require_all(variable, int(pieces.length.sum()))
+    first = np.cumsum(pieces.length) - pieces.length
     chunk_shape = chunks_between(
         shape, element.dtype.itemsize, first[1:].tolist(), granule.max_chunk_bytes
     )
     if chunk_shape is None:
         raise UnsupportedFeatureError("its linked blocks begin inside of elements")
     granule.count(math.prod(chunk_counts(shape, chunk_shape)))
-    sources, which = blocks.sources(granule)
+    sources, which = pieces.sources(granule)
     start, count = (each * element.dtype.itemsize for each in chunk_runs(shape, chunk_shape))
-    block = np.searchsorted(first, start, side="right") - 1
+    piece = np.searchsorted(first, start, side="right") - 1
     manifest = ChunkManifest.from_columns(
         sources,
-        source=which[block],
-        offset=blocks.offset[block] + start - first[block],
+        source=which[piece],
+        offset=pieces.offset[piece] + start - first[piece],
         length=count,
     )
     edge = edge_policy(shape, chunk_shape)
@@ -368,25 +348,33 @@ def _compact(
     variable: Variable, node: ET.Element, granule: Granule
 ) -> tuple[Encoding, ChunkManifest]:
     raw = _from_base64(node, granule)
-    if variable.element.dtype.kind == "T":  # of fixed or variable length: both look the same
-        if math.prod(variable.shape) != 1:
-            raise UnsupportedFeatureError("the length of its strings is not stated")
-        return _texts(variable, [raw.partition(b"\0")[0]], granule)
-    return _one_chunk(variable, raw, granule)
+    if variable.element.dtype.kind != "T":
+        return _values(variable, raw, granule)
+    if math.prod(variable.shape) != 1:
+        raise UnsupportedFeatureError("the length of its strings is not stated")
+    return _texts(variable, [raw.partition(b"\0")[0]], granule)
 
 
 def _missing_data(
     variable: Variable, node: ET.Element, granule: Granule
 ) -> tuple[Encoding, ChunkManifest]:
     """Values that the writer worked out: compressed, unless it is only one."""
-    element = variable.element
-    if element.dtype.kind in "TSV":
-        raise UnsupportedFeatureError("missing data that are no numbers are not read")
+    if variable.element.dtype.kind in "ST":
+        raise UnsupportedFeatureError("missing data that are texts are not read")
     _check_size(variable.n_bytes, granule)
     raw = _from_base64(node, granule)
-    if math.prod(variable.shape) != 1:
-        raw = _inflated(raw, variable.n_bytes)
-    return _one_chunk(variable, raw, granule, (bytes_codec(element.dtype),))
+    is_single = math.prod(variable.shape) == 1
+    return _values(variable, raw if is_single else _inflated(raw, variable.n_bytes), granule)
+
+
+def _values(variable: Variable, raw: bytes, granule: Granule) -> tuple[Encoding, ChunkManifest]:
+    """Values as they were in the memory of the writer, which is little-endian."""
+    element = variable.element
+    if element.dtype.names is not None:
+        raise UnsupportedFeatureError("structures that the DMR++ itself holds are not read")
+    _require_all(variable, len(raw))
+    codecs = (*element.codecs[:-1], bytes_codec(element.dtype))
+    return _as_chunk(variable, raw, granule, codecs)
 
 
 def _texts_of_variable_length(
@@ -438,13 +426,6 @@ def _texts(
     return _as_chunk(variable, b"".join(parts), granule, (Codec("vlen-utf8"),))
 
 
-def _one_chunk(
-    variable: Variable, raw: bytes, granule: Granule, codecs: tuple[Codec, ...] = ()
-) -> tuple[Encoding, ChunkManifest]:
-    _require_all(variable, len(raw))
-    return _as_chunk(variable, raw, granule, codecs or variable.element.codecs)
-
-
 def _as_chunk(
     variable: Variable, raw: bytes, granule: Granule, codecs: tuple[Codec, ...]
 ) -> tuple[Encoding, ChunkManifest]:
@@ -481,19 +462,10 @@ def _check_size(n_bytes: int, granule: Granule) -> None:
         )
 
 
-# Fill values
-
-_UNKNOWN_FILL = "unsupported-"
-_DIGITS = 6
-"""The writer prints so many significant digits of floats."""
-_NETCDF_FILL = "9.96921e+36"
-"""How it prints netCDF's default fill value of floats."""
-_NETCDF_FLOAT = 9.969209968386869e36
+# What no chunk holds
 
 
-def _fill(
-    variable: Variable, about: Mapping[str, str] | ET.Element | None, *, any_missing: bool
-) -> Any:
+def _fill(variable: Variable, about: Mapping[str, str], *, any_missing: bool) -> Any:
     """The fill value of a variable; zero if it is not known and nothing reads as it.
 
     Raises
@@ -501,61 +473,11 @@ def _fill(
     UnsupportedFeatureError
         If something reads as it, and it is not known.
     """
-    text = None if about is None else about.get("fillValue")
-    dtype, attribute = variable.element.dtype, variable.attrs.get("_FillValue")
-    own = attribute if getattr(attribute, "dtype", None) == dtype else None
-    try:
-        known, is_exact = _parsed(text, dtype, own)
-    except (ValueError, UnicodeEncodeError) as error:
-        known, is_exact = None, False
-        reason = f"its fill value {text!r} cannot be read ({error})"
-    else:
-        reason = (
-            "its fill value is not stated"
-            if text is None
-            else f"its fill value {text!r} may be rounded"
+    text = about.get("fillValue")
+    fill = exact_fill(text, variable.element, variable.attrs.get("_FillValue"))
+    if fill is None and any_missing:
+        how = "not stated" if text is None else f"stated as {text[:40]!r}, which may not be exact"
+        raise UnsupportedFeatureError(
+            f"it has chunks that the granule does not hold, and its fill value is {how}"
         )
-    if any_missing and not is_exact:
-        raise UnsupportedFeatureError(f"it has chunks that the granule does not hold, and {reason}")
-    return zero_of(dtype) if known is None else known
-
-
-def _parsed(text: str | None, dtype: np.dtype[Any], own: Any) -> tuple[Any, bool]:
-    """A fill value, and whether it is exact. The attribute has more digits where it is the same."""
-    if text is None or text.startswith(_UNKNOWN_FILL):
-        return own, own is not None and text is None
-    if dtype.kind == "T":
-        return text, True
-    if dtype.kind == "S":
-        raw = text.encode("latin-1")
-        if len(raw) > dtype.itemsize:
-            raise ValueError(f"it is longer than {dtype.itemsize} bytes")
-        return np.bytes_(raw), True
-    if dtype.names is None:
-        return _number(text, dtype, own)
-    words = text.split()
-    value = np.zeros((), dtype)
-    if words == ["0"]:
-        return value[()], True
-    exact = True
-    for name in dtype.names:
-        base, shape = dtype[name].base, dtype[name].shape
-        taken, words = words[: math.prod(shape)], words[math.prod(shape) :]
-        each = [_number(word, base, None) for word in taken]
-        value[name] = np.array([number for number, _ in each], base).reshape(shape)
-        exact &= all(is_exact for _, is_exact in each)
-    return value[()], exact
-
-
-def _number(text: str, dtype: np.dtype[Any], own: Any) -> tuple[Any, bool]:
-    if dtype.kind == "b":
-        return np.bool_(int(text)), True
-    value = number(text, dtype)
-    if dtype.kind != "f":
-        return value, True
-    if own is not None and f"{own:.{_DIGITS}g}" == f"{value:.{_DIGITS}g}":
-        return own, True
-    if text == _NETCDF_FILL:
-        return dtype.type(_NETCDF_FLOAT), True
-    digits = text.lower().partition("e")[0].strip("+-").replace(".", "").strip("0")
-    return value, len(digits) < _DIGITS
+    return zero_of(variable.element.dtype) if fill is None else fill
