@@ -185,12 +185,14 @@ def _in_odl(kind: str, name: str, structure: Mapping[str, Any], number: int) -> 
 
 
 def library_values(path: Path) -> dict[str, NDArray[Any]]:
-    """The values of all data sets, by pyhdf."""
+    """The values of all data sets that have any, by pyhdf."""
     file = SD(str(path))
     values = {}
     for number in range(file.info()[0]):
         dataset = file.select(number)
-        values[dataset.info()[0]] = np.asarray(dataset.get())
+        name, _, shape, *_ = dataset.info()
+        if np.prod(shape):
+            values[name] = np.asarray(dataset.get())
         dataset.endaccess()
     file.end()
     return values

@@ -21,7 +21,15 @@ import gridref
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate
-from tests.hdf4_files import TYPES, set_chunks, set_external, write_bytes, write_datasets
+from tests.hdf4_files import (
+    TYPES,
+    library_values,
+    set_chunks,
+    set_external,
+    write_bytes,
+    write_datasets,
+)
+from tests.http_server import Site, serving
 from tests.shared_data import shared_files
 
 REFUSED = {
@@ -414,3 +422,29 @@ def test_days_are_one_cube_that_is_verified(tmp_path: Path, layout: str) -> None
     result = catalog.verify()
     assert result.differences == ()
     assert {path for path, _ in result.not_compared} <= {"day"}
+
+
+# ---- files on a server ------------------------------------------------------------------
+
+
+def test_files_on_a_server_take_few_requests(tmp_path: Path) -> None:
+    path = small_file(tmp_path / "a.hdf")
+    with serving(Site({"/a.hdf": path.read_bytes()})) as site:
+        group = gridref.scan(f"{site.url}/a.hdf")
+        assert len(site.requests) == group.report.n_requests == 1
+        values = group.arrays["compressed chunks"][...]
+        assert len(site.requests) == 2
+        np.testing.assert_array_equal(values, numbers("i2", (7, 11)))
+        gridref.build([f"{site.url}/a.hdf"], tmp_path / "a.gridref")
+        result = gridref.open_catalog(tmp_path / "a.gridref").verify()
+    assert result.differences == ()
+    assert result.not_compared == ()
+
+
+def test_a_large_file_on_a_server(shared_data: Path, tmp_path: Path) -> None:
+    path = shared_data / "formats" / "hdf4" / "fsspec__kerchunk__MOD14.hdf4"
+    with serving(Site({"/MOD14.hdf4": path.read_bytes()})) as site:
+        group = gridref.scan(f"{site.url}/MOD14.hdf4")
+        assert len(site.requests) == 5  # each twice as long as the one before
+        values = group.arrays["fire mask"][1000:1010, 5]
+    np.testing.assert_array_equal(values, library_values(path)["fire mask"][1000:1010, 5])
