@@ -47,11 +47,6 @@ def dense_attribute_messages(shared: SharedMessages, info: bytes) -> tuple[int, 
 
     They are in a fractal heap, which has none where there is no index. They are listed in order of
     creation.
-
-    Raises
-    ------
-    SourceFormatError
-        If the heap or its index is corrupt.
     """
     file = shared.file
     cursor = FieldCursor(info, "the attribute info message", Place())
@@ -108,13 +103,7 @@ class StoredAttribute(NamedTuple):
 def attribute_messages(
     shared: SharedMessages, messages: Sequence[HeaderMessage]
 ) -> Iterator[tuple[bytes, int]]:
-    """Bodies of the attribute messages of an object, and their places.
-
-    Raises
-    ------
-    SourceFormatError
-        If the heap or the index that holds them is corrupt.
-    """
+    """Bodies of the attribute messages of an object, and their places."""
     for message in messages:
         if message.kind == ATTRIBUTE:
             yield shared.resolved(message).data, message.address
@@ -124,15 +113,7 @@ def attribute_messages(
 
 
 def cut_attribute(data: bytes) -> StoredAttribute:
-    """Cut an attribute message into its parts.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is cut off.
-    UnsupportedFeatureError
-        If it is of an unknown version.
-    """
+    """Cut an attribute message into its parts."""
     if len(data) < 9:
         raise SourceFormatError("an attribute message is cut off")
     version = data[0]

@@ -155,13 +155,7 @@ class Hdf5Bytes:
             )
 
     def read(self, address: int, length: int, structure: str) -> bytes:
-        """Exactly `length` bytes from `address` on; `structure` names them in errors.
-
-        Raises
-        ------
-        SourceFormatError
-            If they are not all inside the file.
-        """
+        """Exactly `length` bytes from `address` on; `structure` names them in errors."""
         if not 0 <= length <= self.end_address - address or address < 0:  # asked very often
             self.check_range(address, length, structure)
         data = self.reader.read(address + self.base_address, length)
@@ -170,13 +164,7 @@ class Hdf5Bytes:
         return data
 
     def read_start(self, address: int, length: int, structure: str) -> bytes:
-        """Up to `length` bytes from `address` on: fewer where the file ends before.
-
-        Raises
-        ------
-        SourceFormatError
-            If the address is outside the file.
-        """
+        """Up to `length` bytes from `address` on: fewer where the file ends before."""
         return self.read(address, min(length, max(0, self.end_address - address)), structure)
 
     def read_fields(self, address: int, length: int, structure: str) -> FieldCursor:
@@ -185,25 +173,13 @@ class Hdf5Bytes:
         return FieldCursor(data, structure, partial(self.place, address, length))
 
     def read_checked(self, address: int, length: int, structure: str) -> FieldCursor:
-        """`length` bytes without the checksum at their end, which is verified.
-
-        Raises
-        ------
-        SourceFormatError
-            If they are outside the file, or the checksum is wrong.
-        """
+        """`length` bytes without the checksum at their end, which is verified."""
         data = self.read(address, length, structure)
         place = partial(self.place, address, length)
         return FieldCursor(self.verified(data, address, structure), structure, place)
 
     def verified(self, data: bytes, address: int, structure: str) -> bytes:
-        """A piece of metadata read from `address` without the checksum at its end.
-
-        Raises
-        ------
-        SourceFormatError
-            If the checksum is wrong.
-        """
+        """A piece of metadata read from `address` without its checksum, which is verified."""
         body, stored = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
         if len(stored) < _CHECKSUM_BYTES or lookup3(body) != int.from_bytes(stored, "little"):
             raise SourceFormatError(
@@ -214,13 +190,7 @@ class Hdf5Bytes:
     def read_rows(
         self, addresses: NDArray[np.int64], length: int, structure: str
     ) -> NDArray[np.uint8]:
-        """Exactly `length` bytes from each address on, as (n, length).
-
-        Raises
-        ------
-        SourceFormatError
-            If they are not all inside the file.
-        """
+        """Exactly `length` bytes from each address on, as (n, length)."""
         if not len(addresses):
             return np.empty((0, length), np.uint8)
         self.check_range(int(addresses.min()), length, structure)
@@ -413,13 +383,7 @@ def _check_complete(file: Hdf5Bytes, driver: int) -> None:
 
 
 def check_driver(name: bytes) -> None:
-    """Raise if the driver that wrote the file spreads it over several files.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If so.
-    """
+    """Raise if the driver that wrote the file spreads it over several files."""
     if name in _PARTIAL_DRIVERS:
         driver, tool = _PARTIAL_DRIVERS[name]
         raise UnsupportedFeatureError(

@@ -503,13 +503,7 @@ def _prefix(request: IndexRequest, signature: bytes) -> bytes:
 
 
 def read_checked(request: IndexRequest, address: int, length: int, structure: str) -> FieldCursor:
-    """A piece of metadata without the checksum at its end, which is verified.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is outside the file, or its checksum is wrong.
-    """
+    """A piece of metadata without the checksum at its end, which is verified."""
     request.budget.spend(length, structure)
     return request.file.read_checked(address, length, structure)
 
@@ -662,15 +656,7 @@ _FIXED_PAGE = "a page of the fixed array"
 
 
 def walk_fixed_array(request: IndexRequest) -> StoredChunks:
-    """All chunks of a fixed array.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is corrupt.
-    UnsupportedFeatureError
-        If it is of an unknown version.
-    """
+    """All chunks of a fixed array."""
     file = request.file
     n_bytes = 8 + file.length_bytes + file.offset_bytes + CHECKSUM_BYTES
     cursor, element = _array_header(request, n_bytes, b"FAHD", "the fixed array")
@@ -786,15 +772,7 @@ class _Header:
 
 
 def walk_extensible_array(request: IndexRequest) -> StoredChunks:
-    """All chunks of an extensible array, as far as it declares to be in use.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is corrupt.
-    UnsupportedFeatureError
-        If it is of an unknown version or proportions.
-    """
+    """All chunks of an extensible array, as far as it declares to be in use."""
     endless = [axis for axis, size in enumerate(request.max_shape) if size is None]
     if len(endless) != 1:
         raise SourceFormatError(

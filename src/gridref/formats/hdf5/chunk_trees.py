@@ -63,13 +63,7 @@ _LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
 
 
 def walk_btree_v1(request: IndexRequest) -> StoredChunks:
-    """All chunks of a version 1 B-tree, in C order.
-
-    Raises
-    ------
-    SourceFormatError
-        If the tree is corrupt.
-    """
+    """All chunks of a version 1 B-tree, in C order."""
     only = read_leaf(request)
     if only is not None:
         leaf, entries = only
@@ -402,15 +396,7 @@ class _NodesV2:
 
 
 def walk_btree_v2(request: IndexRequest) -> StoredChunks:
-    """All chunks of a version 2 B-tree.
-
-    Raises
-    ------
-    SourceFormatError
-        If the tree is corrupt.
-    UnsupportedFeatureError
-        If it is of an unknown version or type.
-    """
+    """All chunks of a version 2 B-tree."""
     tree = _read_header(request)
     record = _record(request, tree)
     if tree.root is None or not tree.n_records:
@@ -577,14 +563,6 @@ def walk_chunks(
         `h5py.Dataset.shape` and `h5py.Dataset.maxshape`.
     is_filtered
         Whether the dataset has any filter.
-
-    Raises
-    ------
-    SourceFormatError
-        If the index is corrupt.
-    UnsupportedFeatureError
-        If the grid has more chunks than can be numbered, or the index is of an unknown kind or
-        version.
     """
     request = IndexRequest(file, layout, shape, max_shape, is_filtered)
     if layout.index_address is None:

@@ -97,15 +97,7 @@ class Member:
 
 
 def read_datatype(message: bytes) -> Datatype:
-    """Take a datatype message apart; anything after it is ignored.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is cut off or contradicts itself.
-    UnsupportedFeatureError
-        If it is of an unknown version or class.
-    """
+    """Take a datatype message apart; anything after it is ignored."""
     return _read(FieldCursor(message, "the datatype message", _PLACE), 0)
 
 
@@ -339,15 +331,7 @@ class MemberType:
 
 @FORMS.remembers
 def element_type(message: bytes) -> ElementType:
-    """Describe the elements of a datatype, by its datatype message.
-
-    Raises
-    ------
-    SourceFormatError
-        If the message is corrupt.
-    UnsupportedFeatureError
-        If no dtype corresponds to the type.
-    """
+    """Describe the elements of a datatype, by its datatype message."""
     datatype = read_datatype(message)
     try:
         return _describe(datatype)
@@ -662,11 +646,6 @@ def converted(raw: bytes, element: ElementType, n_elements: int) -> NDArray[Any]
         The stored bytes of the elements; anything after them is ignored.
     element
         What they are; each element of an array datatype counts.
-
-    Raises
-    ------
-    SourceFormatError
-        If `raw` is shorter, or cannot be decoded.
     """
     size = n_elements * element.itemsize
     if len(raw) < size:

@@ -257,13 +257,6 @@ class OpenFile:
         Its bytes by its own addresses.
     shared
         Its header messages, shared ones included.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is not an HDF5 file, or is truncated or corrupt.
-    UnsupportedFeatureError
-        If its superblock is of an unknown version.
     """
 
     def __init__(
@@ -330,13 +323,7 @@ class OpenFile:
         return header
 
     def links(self, address: int) -> GroupLinks:
-        """The links of the group whose header is at an address; read once.
-
-        Raises
-        ------
-        SourceFormatError
-            If they are corrupt.
-        """
+        """The links of the group whose header is at an address; read once."""
         links = self._links.get(address)
         if links is None:
             links = self._links[address] = read_links(self.bytes, self.header(address))
@@ -461,13 +448,6 @@ def _with_extension(file: Hdf5Bytes) -> Hdf5Bytes:
     """The file, read as its superblock extension requires, if it has one.
 
     Source: HDF5 File Format Specification v3, II.C "Superblock Extension", IV.A.2.u "Driver Info".
-
-    Raises
-    ------
-    SourceFormatError
-        If the extension is corrupt.
-    UnsupportedFeatureError
-        If the file is one of several parts.
     """
     if file.extension is None:
         return file

@@ -138,13 +138,7 @@ def filter_codecs(filters: tuple[Filter, ...]) -> tuple[Codec, ...]:
 
 @FORMS.remembers
 def read_filters(message: bytes) -> tuple[Filter, ...]:
-    """The filters that a pipeline message lists, in the order in which they were applied.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is corrupt.
-    """
+    """The filters that a pipeline message lists, in the order in which they were applied."""
     cursor = FieldCursor(message, "the filter pipeline message", Place())
     version, n_filters = cursor.take(1), cursor.take(1)
     if version not in (1, 2):
@@ -157,15 +151,7 @@ def read_filters(message: bytes) -> tuple[Filter, ...]:
 
 
 def unfiltered(data: bytes, filters: tuple[Filter, ...], mask: int, n_bytes: int) -> bytes:
-    """The `n_bytes` bytes that filters were applied to; bits of `mask` mark filters left out.
-
-    Raises
-    ------
-    SourceFormatError
-        If it cannot be decoded.
-    UnsupportedFeatureError
-        For a filter that nothing here can decode.
-    """
+    """The `n_bytes` bytes that filters were applied to; bits of `mask` mark filters left out."""
     codecs = (Codec("bytes"), *filter_codecs(filters))
     try:
         decoded = decode_chunk(data, Encoding((n_bytes,), np.dtype("u1"), codecs), (n_bytes,), mask)

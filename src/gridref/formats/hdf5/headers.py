@@ -301,13 +301,6 @@ def read_header(file: Hdf5Bytes, address: int) -> ObjectHeader:
 
     HDF5 File Format Specification v3, IV.A.1 and IV.A.2.q (continuation). The checksum of version
     2 headers is verified.
-
-    Raises
-    ------
-    SourceFormatError
-        If the header is corrupt.
-    UnsupportedFeatureError
-        If it has an unknown message that readers must understand.
     """
     data, start, kind = _first_block(file, address)
     blocks = [_block(file, data, start, kind)]
@@ -438,13 +431,6 @@ class SharedMessages:
         """The message that a shared one refers to; the message itself if it is not shared.
 
         Looked up once for each body: many datasets may share one datatype.
-
-        Raises
-        ------
-        SourceFormatError
-            If it is not at its stated place.
-        UnsupportedFeatureError
-            If it is shared in an unknown way.
         """
         if not message.is_shared:
             return message
@@ -472,13 +458,7 @@ class SharedMessages:
             raise error.located(place) from error.__cause__
 
     def in_heap(self, kind: int, heap_id: bytes) -> bytes:
-        """The body of a message of some type in the heap for shared messages of this type.
-
-        Raises
-        ------
-        SourceFormatError
-            If it does not exist.
-        """
+        """The body of a message of some type in the heap for shared messages of this type."""
         heap = self._heaps.get(kind)
         if heap is None:
             heap = self._heaps[kind] = FractalHeap(self.file, _heap_address(self.file, kind))
@@ -550,11 +530,6 @@ def with_cache_image(file: Hdf5Bytes, message: HeaderMessage) -> Hdf5Bytes:
         The file.
     message
         The message about the image in its superblock extension.
-
-    Raises
-    ------
-    SourceFormatError
-        If the image is corrupt.
     """
     place = file.place(message.address, len(message.data))
     cursor = FieldCursor(message.data, "the message about the metadata cache", place)

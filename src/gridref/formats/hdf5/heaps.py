@@ -76,13 +76,7 @@ class BTreeV2:
 
 
 def read_btree_v2(file: Hdf5Bytes, address: int, structure: str) -> BTreeV2:
-    """Read the header of a tree; `structure` names the tree in errors.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is corrupt.
-    """
+    """Read the header of a tree; `structure` names the tree in errors."""
     structure = f"the header of {structure}"
     n_bytes = 16 + file.offset_bytes + 2 + file.length_bytes + _CHECKSUM_BYTES
     cursor = file.read_checked(address, n_bytes, structure)
@@ -144,11 +138,6 @@ def records_of(
     ----------
     record_type, record_bytes
         Required type and size of its records.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is corrupt, or its records are of another type or size.
     """
     tree = read_btree_v2(file, address, structure)
     if (tree.version, tree.record_type, tree.record_bytes) != (0, record_type, record_bytes):
@@ -219,13 +208,7 @@ _NO_FREE_PIECE = 1
 
 
 class LocalHeap:
-    """The strings of a local heap; each is taken once.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is corrupt.
-    """
+    """The strings of a local heap; each is taken once."""
 
     def __init__(self, file: Hdf5Bytes, address: int) -> None:
         structure = "the local heap"
@@ -332,15 +315,7 @@ class _Sizes:
 
 
 class FractalHeap:
-    """The objects of a fractal heap, by their ids; blocks are kept once they are read.
-
-    Raises
-    ------
-    SourceFormatError
-        If the header is corrupt.
-    UnsupportedFeatureError
-        If a filter of its blocks cannot be decoded.
-    """
+    """The objects of a fractal heap, by their ids; blocks are kept once they are read."""
 
     def __init__(self, file: Hdf5Bytes, address: int) -> None:
         self._file = file
@@ -608,11 +583,6 @@ class GlobalHeap:
         ----------
         itemsize
             Size of the items that each of them counts.
-
-        Raises
-        ------
-        SourceFormatError
-            If one points to nothing.
         """
         if len(data) < count * self.pointer_bytes:
             raise SourceFormatError(
@@ -628,13 +598,7 @@ class GlobalHeap:
         return (item.partition(b"\0")[0] for item in self.items(data, count, 1))
 
     def object(self, address: int, index: int) -> bytes:
-        """An object by the address of its collection and its number there.
-
-        Raises
-        ------
-        SourceFormatError
-            If there is none.
-        """
+        """An object by the address of its collection and its number there."""
         collection = self._collection(address)
         extent = collection.objects.get(index)
         if extent is None:

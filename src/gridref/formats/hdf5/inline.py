@@ -49,15 +49,7 @@ _BATCH_BYTES = 1 << 24
 
 
 def read_elements(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> bytes:
-    """The bytes of all elements in C order, as they are stored before filters are applied.
-
-    Raises
-    ------
-    SourceFormatError
-        If the file is corrupt there.
-    UnsupportedFeatureError
-        If they cannot be read.
-    """
+    """The bytes of all elements in C order, as they are stored before filters are applied."""
     opaque = ElementType(np.dtype(f"V{element.itemsize}"), subshape=element.subshape)
     shape = (dataset.shape or ()) + element.subshape
     values = np.zeros(shape, opaque.dtype)
@@ -177,13 +169,7 @@ def n_elements_of(dataset: DatasetNode, element: ElementType) -> int:
 
 
 def texts_of(file: OpenFile, element: ElementType, raw: bytes) -> Iterator[bytes]:
-    """The bytes of variable-length strings, or those of the paths of references.
-
-    Raises
-    ------
-    SourceFormatError
-        If one points to nothing.
-    """
+    """The bytes of variable-length strings, or those of the paths of references."""
     count = len(raw) // element.itemsize
     if element.form is Form.TEXT:
         yield from file.heap.texts(raw, count)

@@ -95,15 +95,7 @@ def is_group(header: ObjectHeader) -> bool:
 
 
 def read_links(file: Hdf5Bytes, header: ObjectHeader) -> GroupLinks:
-    """The links of the group with this header.
-
-    Raises
-    ------
-    SourceFormatError
-        If they are corrupt.
-    UnsupportedFeatureError
-        If they are in a heap with a filter that cannot be decoded.
-    """
+    """The links of the group with this header."""
     info = header.first(_LINK_INFO)
     tracked = False
     if info is not None:

@@ -162,15 +162,7 @@ class Selection:
 
 
 def read_selection(cursor: FieldCursor) -> Selection:
-    """Decode a selection.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is cut off or contradicts itself.
-    UnsupportedFeatureError
-        If it is of an unknown version, or a list of points.
-    """
+    """Decode a selection."""
     kind, version = cursor.take(4), cursor.take(4)
     if kind in (_NONE, _ALL) and version == 1:
         cursor.take_bytes(8)
@@ -318,15 +310,7 @@ def _numbered(name: str, number: int) -> str:
 
 
 def read_mappings(file: OpenFile, layout: VirtualLayout) -> tuple[Mapping, ...]:
-    """The mappings of a virtual dataset.
-
-    Raises
-    ------
-    SourceFormatError
-        If they are corrupt.
-    UnsupportedFeatureError
-        If they are of an unknown version.
-    """
+    """The mappings of a virtual dataset."""
     if layout.heap_address is None:
         return ()
     block = file.heap.object(layout.heap_address, layout.heap_index)
@@ -378,13 +362,7 @@ def _name(cursor: FieldCursor) -> str:
 
 
 def find_source(file: OpenFile, mapping: Mapping) -> Location | None:
-    """The source dataset of a mapping; None if it, or its file, does not exist.
-
-    Raises
-    ------
-    SourceFormatError
-        If a file on the way is corrupt.
-    """
+    """The source dataset of a mapping; None if it, or its file, does not exist."""
     if mapping.file_name != ".":
         source = virtual_file(file.source.url, mapping.file_name, file.options, file.policy)
         if source is None:

@@ -55,11 +55,6 @@ def read_dataspace(message: bytes, length_bytes: int) -> Dataspace:
     ----------
     length_bytes
         Width of a length in the file.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is cut off, of an unknown version, too large, or contradicts itself.
     """
     if len(message) < 4:
         raise SourceFormatError("the dataspace message is cut off")
@@ -203,13 +198,6 @@ def data_layout_of(
 
     HDF5 File Format Specification v3, IV.A.2.i; version 5 of the message (HDF5 2.0) differs from
     version 4 only in the width of stored sizes inside chunk indexes.
-
-    Raises
-    ------
-    SourceFormatError
-        If the message is corrupt, or there is not exactly one.
-    UnsupportedFeatureError
-        If it is of an unknown version or class.
     """
     layouts = [m for m in messages if m.kind == _LAYOUT_MESSAGE]
     if len(layouts) != 1:

@@ -102,13 +102,7 @@ class Segment:
 
 
 def external_files(dataset: DatasetNode) -> tuple[ExternalFile, ...]:
-    """The pieces of external files that hold a dataset; none if its own file does.
-
-    Raises
-    ------
-    SourceFormatError
-        If the message or the heap of names is corrupt.
-    """
+    """The pieces of external files that hold a dataset; none if its own file does."""
     file = dataset.file.bytes
     pieces = dataset.file.shared.decoded(
         dataset.header, _EXTERNAL_FILES, lambda message: _decode_external(file, message)
@@ -295,13 +289,7 @@ def fill_value(dataset: DatasetNode, element: ElementType) -> Any:
 
 
 def stored_fill(dataset: DatasetNode) -> bytes:
-    """The stored bytes of the fill value; empty if there is none.
-
-    Raises
-    ------
-    SourceFormatError
-        If its message is corrupt.
-    """
+    """The stored bytes of the fill value; empty if there is none."""
     shared, header = dataset.file.shared, dataset.header
     raw = shared.decoded(header, _FILL, _decode_fill)
     return shared.decoded(header, _OLD_FILL, _decode_old) or b"" if raw is None else raw
@@ -360,15 +348,7 @@ Stored = tuple[Encoding, ChunkManifest]
 def stored_chunks(
     dataset: DatasetNode, element: ElementType, options: ScanOptions
 ) -> Stored | None:
-    """Reference the elements of a dataset that is not virtual; None if the file holds none.
-
-    Raises
-    ------
-    SourceFormatError
-        If the file is corrupt there.
-    UnsupportedFeatureError
-        If they cannot be referenced.
-    """
+    """Reference the elements of a dataset that is not virtual; None if the file holds none."""
     match layout := dataset.layout:
         case ChunkedLayout():
             return _chunked(dataset, element, layout)

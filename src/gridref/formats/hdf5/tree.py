@@ -152,13 +152,7 @@ class _Walk:
     def group(
         self, here: Location, name: str, path: str, ancestors: tuple[Address, ...]
     ) -> GroupNode:
-        """Read a group and all its members.
-
-        Raises
-        ------
-        SourceFormatError
-            If its header, attributes or links are corrupt.
-        """
+        """Read a group and all its members."""
         file, header = here.file, here.file.header(here.address)
         node = GroupNode(name, path or "/", read_attributes(file, header))
         links = file.links(here.address).listed
@@ -242,13 +236,7 @@ class _Walk:
 
 
 def dataset_node(here: Location, name: str, path: str) -> DatasetNode:
-    """Read the header and the attributes of a dataset.
-
-    Raises
-    ------
-    SourceFormatError
-        If they are corrupt.
-    """
+    """Read the header and the attributes of a dataset."""
     file, header = here.file, here.file.header(here.address)
     address = file.number, here.address
     space = dataset_extents(file, header)
