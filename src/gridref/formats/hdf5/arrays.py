@@ -24,7 +24,7 @@ from gridref.formats.hdf5.chunk_index import IndexRequest, follow_each_other
 from gridref.formats.hdf5.chunk_trees import Leaf, read_leaf
 from gridref.formats.hdf5.datatypes import ElementType, Form, element_type
 from gridref.formats.hdf5.files import OpenFile
-from gridref.formats.hdf5.headers import EXTERNAL_FILES, FILTERS, LAYOUT
+from gridref.formats.hdf5.headers import DATATYPE, EXTERNAL_FILES, FILTERS, LAYOUT
 from gridref.formats.hdf5.inline import (
     ROW_SIZE,
     inline_converted,
@@ -54,7 +54,6 @@ from gridref.model.scan_report import Fate
 # One dataset as a virtual array
 
 _RENAMED = "_nc4_non_coord_"
-_DATATYPE = 0x03
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ def plain_name(name: str) -> str:
 
 
 def _element(dataset: DatasetNode) -> ElementType:
-    element = dataset.file.shared.decoded(dataset.header, _DATATYPE, element_type)
+    element = dataset.file.shared.decoded(dataset.header, DATATYPE, element_type)
     if element is None:
         raise SourceFormatError("the dataset has no datatype")
     return element

@@ -27,6 +27,8 @@ from gridref.formats.hdf5.files import OpenFile
 from gridref.formats.hdf5.headers import (
     ATTRIBUTE,
     ATTRIBUTE_INFO,
+    DATASPACE,
+    DATATYPE,
     HeaderMessage,
     ObjectHeader,
     SharedMessages,
@@ -73,7 +75,6 @@ def dense_attribute_messages(shared: SharedMessages, info: bytes) -> tuple[int, 
 
 # Attribute messages, taken apart
 
-_DATASPACE, _DATATYPE = 0x01, 0x03
 _SHARED_DATATYPE, _SHARED_DATASPACE = 0x01, 0x02
 _SIZES = struct.Struct("<HHH")
 
@@ -122,30 +123,23 @@ def cut_attribute(data: bytes) -> StoredAttribute:
     stop = attribute_head_bytes(data)
     if stop > len(data):
         raise SourceFormatError("an attribute message is cut off")
-    return StoredAttribute(*_cut_head(data[:stop]), data[stop:])
-
-
-def _cut_head(head: bytes) -> tuple[bytes, bytes, bytes, tuple[bool, bool]]:
-    """All of an attribute message but the elements."""
-    version, flags = head[0], head[1]
     position = 9 if version == 3 else 8
     parts = []
-    for size in _SIZES.unpack_from(head, 2):
-        parts.append(head[position : position + size])
+    for size in _SIZES.unpack_from(data, 2):
+        parts.append(data[position : position + size])
         position += -(-size // 8) * 8 if version == 1 else size
     name, datatype, dataspace = parts
-    is_shared = (False, False)
-    if version > 1:
-        is_shared = bool(flags & _SHARED_DATATYPE), bool(flags & _SHARED_DATASPACE)
-    return name.partition(b"\0")[0], datatype, dataspace, is_shared
+    flags = 0 if version == 1 else data[1]
+    is_shared = bool(flags & _SHARED_DATATYPE), bool(flags & _SHARED_DATASPACE)
+    return StoredAttribute(name.partition(b"\0")[0], datatype, dataspace, is_shared, data[stop:])
 
 
 def resolved_part(
     shared: SharedMessages, attribute: StoredAttribute, kind: int, address: int
 ) -> bytes:
     """The message about the elements of an attribute, or about their number."""
-    data = attribute.datatype if kind == _DATATYPE else attribute.dataspace
-    is_shared = attribute.is_shared[kind == _DATASPACE]
+    data = attribute.datatype if kind == DATATYPE else attribute.dataspace
+    is_shared = attribute.is_shared[kind == DATASPACE]
     return shared.resolved(HeaderMessage(kind, data, address, is_shared)).data
 
 
@@ -194,11 +188,6 @@ class ObjectAttributes:
 
 def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     """Read all attributes of an object.
-
-    Parameters
-    ----------
-    file
-        The file that it is in.
 
     Raises
     ------
@@ -355,14 +344,14 @@ def _found(file: OpenFile, body: bytes, address: int) -> _Found:
         return known
     try:
         stored = cut_attribute(body)
-        shape = read_dataspace(resolved_part(file.shared, stored, _DATASPACE, address), width).shape
+        shape = read_dataspace(resolved_part(file.shared, stored, DATASPACE, address), width).shape
     except ScanError as error:
         raise error.located(file.bytes.place(address, len(body))) from None
     attribute = _named(stored.name, _NO_ELEMENTS, shape)
     if stored.name in _UNREAD:
         return _Found(attribute, None)
     try:
-        element = element_type(resolved_part(file.shared, stored, _DATATYPE, address))
+        element = element_type(resolved_part(file.shared, stored, DATATYPE, address))
         attribute = attribute._replace(element=element)
         value = _value(file, attribute, stored.data)
     except ScanError as error:

@@ -311,17 +311,7 @@ class _NodeReader:
 
 @lru_cache(maxsize=64)
 def node_dtype(offset_bytes: int, rank: int, capacity: int) -> np.dtype[np.void]:
-    """A node of so many entries: its head, then keys and children in turn, and a last key.
-
-    Parameters
-    ----------
-    offset_bytes
-        Width of an address.
-    rank
-        Number of dimensions.
-    capacity
-        Number of entries.
-    """
+    """A node of so many entries: its head, then keys and children in turn, and a last key."""
     address = f"<u{offset_bytes}"
     key = [("length", "<u4"), ("filter_mask", "<u4"), ("origin", "<u8", (rank + 1,))]
     entry = [*key, ("child", address)]

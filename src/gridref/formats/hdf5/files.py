@@ -30,7 +30,16 @@ from gridref.errors import (
 )
 from gridref.formats.hdf5.bytes import Hdf5Bytes, check_driver, read_superblock
 from gridref.formats.hdf5.datatypes import ElementType, element_type
-from gridref.formats.hdf5.headers import ObjectHeader, SharedMessages, read_header, with_cache_image
+from gridref.formats.hdf5.headers import (
+    CACHE_IMAGE,
+    DATATYPE,
+    DRIVER,
+    LAYOUT,
+    ObjectHeader,
+    SharedMessages,
+    read_header,
+    with_cache_image,
+)
 from gridref.formats.hdf5.heaps import GlobalHeap
 from gridref.formats.hdf5.links import GroupLinks, Link, LinkKind, ObjectPaths, is_group, read_links
 from gridref.formats.location import only_allowed
@@ -235,8 +244,6 @@ def _first(candidates: list[str], options: ScanOptions, policy: SourcePolicy) ->
 
 # Open HDF5 files, and the files that their links lead to
 
-_DATATYPE, _LAYOUT, _DRIVER, _CACHE_IMAGE = 0x03, 0x08, 0x14, 0x18
-
 
 class OpenFile:
     """An open HDF5 file.
@@ -347,10 +354,10 @@ class OpenFile:
         names: dict[ElementType, str] = {}
         for link in (link for group in self._links.values() for link in group.stored):
             header = self._headers.get(link.address) if link.kind == LinkKind.HARD else None
-            if header is None or _DATATYPE not in header.kinds or _LAYOUT in header.kinds:
+            if header is None or DATATYPE not in header.kinds or LAYOUT in header.kinds:
                 continue
             with suppress(ScanError):
-                element = self.shared.decoded(header, _DATATYPE, element_type)
+                element = self.shared.decoded(header, DATATYPE, element_type)
                 if element is not None:
                     names.setdefault(element, link.name.decode("utf-8", "backslashreplace"))
         return names
@@ -452,10 +459,10 @@ def _with_extension(file: Hdf5Bytes) -> Hdf5Bytes:
     if file.extension is None:
         return file
     header = read_header(file, file.extension)
-    driver = header.first(_DRIVER)
+    driver = header.first(DRIVER)
     if driver is not None:
         check_driver(driver.data[1:9])
-    image = header.first(_CACHE_IMAGE)
+    image = header.first(CACHE_IMAGE)
     return file if image is None else with_cache_image(file, image)
 
 

@@ -21,7 +21,7 @@ from gridref.formats.hdf5.arrays import (
 )
 from gridref.formats.hdf5.bytes import SIGNATURE, FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.files import OpenFile, open_file
-from gridref.formats.hdf5.headers import read_header
+from gridref.formats.hdf5.headers import FILE_SPACE_INFO, SYMBOL_TABLE, read_header
 from gridref.formats.hdf5.inline import ROW_SIZE, sample_dimension
 from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
 from gridref.formats.hdf5.tree import (
@@ -188,7 +188,6 @@ class _Scan:
 
 # The organisation of the file, and what rewriting it with h5repack would gain
 
-_FILE_SPACE_INFO, _SYMBOL_TABLE = 0x17, 0x11
 _STRATEGIES = ("fsm_aggr", "page", "aggr", "none")
 _FEW_REQUESTS = 3
 """A file with its metadata in one place needs no more, once others were scanned."""
@@ -224,7 +223,7 @@ def _file_space(file: Hdf5Bytes) -> tuple[str, int | None]:
     """
     message = None
     if file.extension is not None:
-        message = read_header(file, file.extension).first(_FILE_SPACE_INFO)
+        message = read_header(file, file.extension).first(FILE_SPACE_INFO)
     if message is None or message.data[0] != 1:
         return "not said", None
     place = file.place(message.address, len(message.data))
@@ -253,7 +252,7 @@ def _index_of(dataset: DatasetNode) -> ChunkIndexKind | None:
 
 def _has_symbol_tables(file: OpenFile) -> bool:
     """Whether groups are indexed the old way, by a B-tree and a heap each."""
-    return _SYMBOL_TABLE in file.header(file.bytes.root).kinds
+    return SYMBOL_TABLE in file.header(file.bytes.root).kinds
 
 
 def _gathering(metadata: MetadataPieces, page_bytes: int | None) -> Iterator[Advice]:

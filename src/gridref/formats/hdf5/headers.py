@@ -31,23 +31,20 @@ from gridref.formats.hdf5.bytes import ByteReader, FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.heaps import FractalHeap
 from gridref.learned import FORMS
 
+# Types of messages (IV.A.2)
+
+NIL, DATASPACE, LINK_INFO, DATATYPE, OLD_FILL, FILL = 0x00, 0x01, 0x02, 0x03, 0x04, 0x05
+LINK, EXTERNAL_FILES, LAYOUT, FILTERS, ATTRIBUTE = 0x06, 0x07, 0x08, 0x0B, 0x0C
+SHARED_TABLE, CONTINUATION, SYMBOL_TABLE, DRIVER = 0x0F, 0x10, 0x11, 0x14
+ATTRIBUTE_INFO, FILE_SPACE_INFO, CACHE_IMAGE = 0x15, 0x17, 0x18
+
 # Forms: what similar header blocks have in common
 
-_NIL, _LINK_INFO, _LINK, EXTERNAL_FILES, LAYOUT, FILTERS = 0x00, 0x02, 0x06, 0x07, 0x08, 0x0B
-ATTRIBUTE, CONTINUATION, _SYMBOL_TABLE, ATTRIBUTE_INFO = 0x0C, 0x10, 0x11, 0x15
 _COMPACT, _CONTIGUOUS, _CHUNKED = 0, 1, 2
 
 
 class BlockKind(NamedTuple):
-    """The structure of all blocks of one header.
-
-    Attributes
-    ----------
-    version, flags
-        Of the object header.
-    offset_bytes, length_bytes
-        Width of an address and of a length in the file.
-    """
+    """The structure of all blocks of one header: its version and flags, and the file's widths."""
 
     version: int
     flags: int
@@ -89,13 +86,7 @@ class MessagePlace(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BlockForm:
-    """What similar blocks have in common; one object for all of them.
-
-    Attributes
-    ----------
-    places
-        The messages.
-    """
+    """What similar blocks have in common; one object for all of them."""
 
     places: tuple[MessagePlace, ...]
 
@@ -107,13 +98,7 @@ class BlockForm:
 
 @dataclass(frozen=True, eq=False)
 class HeaderForm:
-    """What similar object headers have in common; one object for all of them.
-
-    Attributes
-    ----------
-    blocks
-        The forms of its blocks.
-    """
+    """What similar object headers have in common; one object for all of them."""
 
     blocks: tuple[BlockForm, ...]
 
@@ -170,15 +155,15 @@ def _differing(data: bytes, place: MessagePlace, kind: BlockKind) -> slice:
 
 def _open_part(body: bytes, message: int, kind: BlockKind) -> Iterator[tuple[int, int]]:
     width, flags = kind.offset_bytes, body[1] if len(body) > 1 else 0
-    if message in (_NIL, CONTINUATION, _SYMBOL_TABLE):
+    if message in (NIL, CONTINUATION, SYMBOL_TABLE):
         yield 0, len(body)
-    elif message in (_LINK_INFO, ATTRIBUTE_INFO):
-        counter = 8 if message == _LINK_INFO else 2
+    elif message in (LINK_INFO, ATTRIBUTE_INFO):
+        counter = 8 if message == LINK_INFO else 2
         start = 2 + (counter if flags & 1 else 0)
         stop = start + width * (3 if flags & 2 else 2)
         if body[start:stop].count(0xFF) != stop - start:  # it points elsewhere
             yield start, stop
-    elif message == _LINK and not flags & 0x08:
+    elif message == LINK and not flags & 0x08:
         yield len(body) - width, len(body)
     elif message == LAYOUT:
         yield _open_part_of_layout(body, width)
@@ -412,7 +397,6 @@ def _continuation(file: Hdf5Bytes, block: HeaderBlock, place: MessagePlace) -> t
 
 # Shared messages: committed datatypes, and messages in the file's heaps
 
-_TABLE_MESSAGE = 0x0F
 _IN_HEAP = 1
 _HEAP_ID_BYTES = 8
 _INDEX_BYTES = 14  # of an index in the table, without its two addresses
@@ -492,7 +476,7 @@ def _heap_address(file: Hdf5Bytes, kind: int) -> int:
     """The address of the heap of shared messages of a type."""
     if file.extension is None:
         raise SourceFormatError("the file has no table of shared messages", file.place(0))
-    message = read_header(file, file.extension).first(_TABLE_MESSAGE)
+    message = read_header(file, file.extension).first(SHARED_TABLE)
     if message is None:
         raise SourceFormatError(
             "the file has no table of shared messages", file.place(file.extension)
@@ -522,14 +506,9 @@ _IMAGE = "the image of the metadata cache"
 
 
 def with_cache_image(file: Hdf5Bytes, message: HeaderMessage) -> Hdf5Bytes:
-    """A file whose metadata comes from its image, as far as the image has it.
+    """A file whose metadata comes from its image, as far as that has it.
 
-    Parameters
-    ----------
-    file
-        The file.
-    message
-        The message about the image in its superblock extension.
+    `message` is in the superblock extension.
     """
     place = file.place(message.address, len(message.data))
     cursor = FieldCursor(message.data, "the message about the metadata cache", place)
@@ -558,15 +537,7 @@ def _entries(file: Hdf5Bytes, cursor: FieldCursor) -> Iterator[tuple[int, bytes]
 
 
 class _Overlaid:
-    """Bytes of a file in which pieces are replaced.
-
-    Parameters
-    ----------
-    reader
-        The file.
-    pieces
-        The bytes that replace others, by offset; they do not overlap.
-    """
+    """Bytes of a file in which pieces, by offset, are replaced; they do not overlap."""
 
     def __init__(self, reader: ByteReader, pieces: Mapping[int, bytes]) -> None:
         self._reader = reader

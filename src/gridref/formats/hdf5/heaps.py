@@ -132,13 +132,7 @@ def _width(limit: int) -> int:
 def records_of(
     file: Hdf5Bytes, address: int, structure: str, *, record_type: int, record_bytes: int
 ) -> list[bytes]:
-    """All records of a tree, in its order.
-
-    Parameters
-    ----------
-    record_type, record_bytes
-        Required type and size of its records.
-    """
+    """All records of a tree of this type and size of records, in its order."""
     tree = read_btree_v2(file, address, structure)
     if (tree.version, tree.record_type, tree.record_bytes) != (0, record_type, record_bytes):
         raise SourceFormatError(

@@ -24,14 +24,20 @@ from typing import NamedTuple
 
 from gridref.errors import ScanError, SourceFormatError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes, lookup3
-from gridref.formats.hdf5.headers import HeaderMessage, ObjectHeader, read_header
+from gridref.formats.hdf5.headers import (
+    LINK,
+    LINK_INFO,
+    SYMBOL_TABLE,
+    HeaderMessage,
+    ObjectHeader,
+    read_header,
+)
 from gridref.formats.hdf5.heaps import FractalHeap, GlobalHeap, LocalHeap, records_of
 from gridref.learned import FORMS
 
 # The links of a group, in old and in new groups
 
-_LINK_INFO, _LINK, _SYMBOL_TABLE = 0x02, 0x06, 0x11
-_GROUP_MESSAGES = frozenset({_LINK_INFO, _SYMBOL_TABLE})
+_GROUP_MESSAGES = frozenset({LINK_INFO, SYMBOL_TABLE})
 _NAME_INDEX, _RECORD_BYTES, _HASH_BYTES = 5, 11, 4
 _FIRST_NODE_BYTES, _FIRST_SYMBOLS_BYTES = 544, 328
 _SYMBOLIC = 2
@@ -96,12 +102,12 @@ def is_group(header: ObjectHeader) -> bool:
 
 def read_links(file: Hdf5Bytes, header: ObjectHeader) -> GroupLinks:
     """The links of the group with this header."""
-    info = header.first(_LINK_INFO)
+    info = header.first(LINK_INFO)
     tracked = False
     if info is not None:
         links, tracked = _new_links(file, header, info)
     else:
-        table = header.first(_SYMBOL_TABLE)
+        table = header.first(SYMBOL_TABLE)
         links = [] if table is None else _old_links(file, table)
     if len({link.name for link in links}) < len(links):
         raise SourceFormatError("two links have the same name", file.place(header.address))
@@ -125,7 +131,7 @@ def _new_links(
     return [
         _link(file, message.data, message.address)
         for message in header.messages
-        if message.kind == _LINK
+        if message.kind == LINK
     ], tracked
 
 
@@ -312,15 +318,7 @@ def _symbols(file: Hdf5Bytes, address: int, heap: LocalHeap) -> Iterator[Link]:
 
 
 class ObjectPaths:
-    """Paths of the objects of a file.
-
-    Parameters
-    ----------
-    file
-        The file.
-    heap
-        Its global heap.
-    """
+    """Paths of the objects of a file."""
 
     def __init__(self, file: Hdf5Bytes, heap: GlobalHeap) -> None:
         self._file = file

@@ -24,7 +24,7 @@ import numpy as np
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor, lookup3
 from gridref.formats.hdf5.files import Location, Nowhere, OpenFile, find_object, virtual_file
-from gridref.formats.hdf5.headers import ObjectHeader
+from gridref.formats.hdf5.headers import DATASPACE, LAYOUT, ObjectHeader
 from gridref.formats.hdf5.messages import Dataspace, VirtualLayout, data_layout_of, read_dataspace
 from gridref.limits import beyond, limits
 from gridref.typing import Int64Array
@@ -251,7 +251,6 @@ def _regular(blocks: Int64Array) -> tuple[AxisHyperslab, ...] | None:
 
 # Mappings of a virtual dataset, and the size that follows from them
 
-_DATASPACE, _LAYOUT = 0x01, 0x08
 _VIRTUAL_LAYOUT = b"\3"
 _CHECKSUM_BYTES = 4
 _SHARED_FILE, _SHARED_NAME, _SAME_FILE = 0x01, 0x02, 0x04
@@ -391,7 +390,7 @@ def dataset_extents(file: OpenFile, header: ObjectHeader) -> Dataspace:
 
 
 def _stored_extents(file: OpenFile, header: ObjectHeader) -> Dataspace:
-    message = header.first(_DATASPACE)
+    message = header.first(DATASPACE)
     if message is None:
         raise SourceFormatError("the dataset has no dataspace", file.bytes.place(header.address))
     return read_dataspace(file.shared.resolved(message).data, file.bytes.length_bytes)
@@ -399,7 +398,7 @@ def _stored_extents(file: OpenFile, header: ObjectHeader) -> Dataspace:
 
 def is_virtual(header: ObjectHeader) -> bool:
     """Whether a dataset is virtual."""
-    message = header.first(_LAYOUT)
+    message = header.first(LAYOUT)
     return message is not None and message.data[1:2] == _VIRTUAL_LAYOUT
 
 

@@ -19,7 +19,7 @@ from functools import partial
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
-from gridref.formats.hdf5.headers import HeaderMessage
+from gridref.formats.hdf5.headers import LAYOUT, HeaderMessage
 from gridref.learned import FORMS
 
 # The dataspace message: shape and maximum shape
@@ -89,7 +89,6 @@ def _extents(message: bytes, start: int, rank: int, width: int) -> tuple[int, ..
 
 # The data layout message: the place of a dataset's data, or of its chunk index
 
-_LAYOUT_MESSAGE = 0x08
 _MAX_DIMENSIONS = 33  # 32 of the dataspace, and the element size
 _PARTIAL_CHUNKS_UNFILTERED = 0x01
 _SINGLE_CHUNK_FILTERED = 0x02
@@ -199,7 +198,7 @@ def data_layout_of(
     HDF5 File Format Specification v3, IV.A.2.i; version 5 of the message (HDF5 2.0) differs from
     version 4 only in the width of stored sizes inside chunk indexes.
     """
-    layouts = [m for m in messages if m.kind == _LAYOUT_MESSAGE]
+    layouts = [m for m in messages if m.kind == LAYOUT]
     if len(layouts) != 1:
         raise SourceFormatError(
             f"the object header has {len(layouts)} data layout messages instead of 1",

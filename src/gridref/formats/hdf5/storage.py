@@ -36,6 +36,7 @@ from gridref.formats.hdf5.chunk_trees import walk_chunks
 from gridref.formats.hdf5.datatypes import ElementType, Form, converted
 from gridref.formats.hdf5.files import external_file
 from gridref.formats.hdf5.filters import filter_codecs, read_filters
+from gridref.formats.hdf5.headers import EXTERNAL_FILES, FILL, FILTERS, OLD_FILL
 from gridref.formats.hdf5.heaps import LocalHeap
 from gridref.formats.hdf5.messages import (
     ChunkedLayout,
@@ -55,7 +56,6 @@ from gridref.model.manifest import ChunkManifest, Source
 
 # External storage: contiguous data in segments of other files
 
-_EXTERNAL_FILES = 0x07
 _MAX_OFFSET = 1 << 62
 
 
@@ -105,7 +105,7 @@ def external_files(dataset: DatasetNode) -> tuple[ExternalFile, ...]:
     """The pieces of external files that hold a dataset; none if its own file does."""
     file = dataset.file.bytes
     pieces = dataset.file.shared.decoded(
-        dataset.header, _EXTERNAL_FILES, lambda message: _decode_external(file, message)
+        dataset.header, EXTERNAL_FILES, lambda message: _decode_external(file, message)
     )
     return pieces or ()
 
@@ -268,7 +268,6 @@ def _read(segments: list[Segment], options: ScanOptions) -> bytes:
 
 # Fill values
 
-_OLD_FILL, _FILL = 0x04, 0x05
 _NEVER_WRITTEN = 1
 _UNDEFINED = 0xFFFFFFFF
 _UNDEFINED_FLAG, _DEFINED_FLAG = 0x10, 0x20
@@ -291,8 +290,8 @@ def fill_value(dataset: DatasetNode, element: ElementType) -> Any:
 def stored_fill(dataset: DatasetNode) -> bytes:
     """The stored bytes of the fill value; empty if there is none."""
     shared, header = dataset.file.shared, dataset.header
-    raw = shared.decoded(header, _FILL, _decode_fill)
-    return shared.decoded(header, _OLD_FILL, _decode_old) or b"" if raw is None else raw
+    raw = shared.decoded(header, FILL, _decode_fill)
+    return shared.decoded(header, OLD_FILL, _decode_old) or b"" if raw is None else raw
 
 
 @FORMS.remembers
@@ -339,8 +338,6 @@ def _value(cursor: FieldCursor) -> bytes:
 
 # The stored chunks of a dataset, by its layout
 
-_FILTER_PIPELINE = 0x0B
-
 Stored = tuple[Encoding, ChunkManifest]
 """The encoding of chunks, and their places."""
 
@@ -362,7 +359,7 @@ def stored_chunks(
 
 def _chunked(dataset: DatasetNode, element: ElementType, layout: ChunkedLayout) -> Stored | None:
     shared = dataset.file.shared
-    filters = shared.decoded(dataset.header, _FILTER_PIPELINE, read_filters) or ()
+    filters = shared.decoded(dataset.header, FILTERS, read_filters) or ()
     codecs = filter_codecs(filters)
     element_bytes = math.prod(element.subshape) * element.itemsize
     if layout.element_bytes != element_bytes:

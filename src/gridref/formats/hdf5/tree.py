@@ -21,7 +21,7 @@ import numpy as np
 from gridref.errors import Message, ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.attributes import ObjectAttributes, read_attributes
 from gridref.formats.hdf5.files import Location, Nowhere, OpenFile, follow_link
-from gridref.formats.hdf5.headers import ObjectHeader
+from gridref.formats.hdf5.headers import DATATYPE, LAYOUT, ObjectHeader
 from gridref.formats.hdf5.links import Link, LinkKind, is_group
 from gridref.formats.hdf5.mappings import dataset_extents
 from gridref.formats.hdf5.messages import DataLayout, data_layout_of
@@ -34,8 +34,6 @@ from gridref.model.array import MAX_GROUP_DEPTH
 
 Address = tuple[int, int]
 """Number of the file among those that are open, and address of the object's header."""
-
-_DATATYPE, _LAYOUT = 0x03, 0x08
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +88,7 @@ NAMED_DATATYPE = "a named datatype holds no data"
 class SkippedNode:
     """An object that is neither an array nor a group, or cannot be read.
 
-    Attributes
-    ----------
-    path, reason
-        Which, and why.
-    error
-        The error to raise if nothing may be skipped; None for objects without data.
+    An object without data has no error; others raise theirs if nothing may be skipped.
     """
 
     path: str
@@ -207,9 +200,9 @@ class _Walk:
         ancestors: tuple[Address, ...],
     ) -> DatasetNode | GroupNode | SkippedNode:
         if not is_group(header):
-            if {_DATATYPE, _LAYOUT} <= header.kinds:
+            if {DATATYPE, LAYOUT} <= header.kinds:
                 return self.dataset(here, name, path)
-            if _DATATYPE in header.kinds:
+            if DATATYPE in header.kinds:
                 return SkippedNode(path, NAMED_DATATYPE)
             raise SourceFormatError("an object is neither dataset, group nor datatype")
         address = here.file.number, here.address

@@ -103,13 +103,7 @@ class FileSet:
 
 
 class MemberFile(io.RawIOBase):
-    """A seekable file of a set, which is opened again after it had to be closed.
-
-    Parameters
-    ----------
-    source
-        The file as it was when it was first opened.
-    """
+    """A seekable file of a set, which is opened again after it had to be closed."""
 
     def __init__(self, files: FileSet, member: str, source: Source) -> None:
         super().__init__()

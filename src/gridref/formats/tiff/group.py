@@ -279,19 +279,9 @@ class _Context:
 def build_group(
     structure: TiffStructure, max_chunk_bytes: int, refuse: Refuse
 ) -> tuple[VirtualGroup, list[Finding]]:
-    """Build the group of a file.
+    """Build the group of a file, and the findings about it.
 
-    Parameters
-    ----------
-    max_chunk_bytes
-        Contiguous elements are split into chunks of at most so many bytes.
-    refuse
-        Called with the path and the reason of each image that cannot be described.
-
-    Returns
-    -------
-    tuple
-        The group, and the findings about it.
+    `refuse` is called with the path and the reason of each image that cannot be described.
     """
     context = _Context(
         structure,

@@ -121,17 +121,7 @@ def plain_directories(window: Window, head: TiffHead) -> list[Directory]:
 
 
 def read_plain_structure(file: ScanFile, directories: Sequence[Directory]) -> TiffStructure | None:
-    """Parse an ordinary file.
-
-    Parameters
-    ----------
-    directories
-        Those that `plain_directories` found.
-
-    Returns
-    -------
-    TiffStructure or None
-        None if the file is not ordinary.
+    """Parse an ordinary file by its `plain_directories`; None if it is not ordinary.
 
     Raises
     ------
