@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from gridref.cache import LRU, cache_bytes
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
@@ -147,8 +148,9 @@ def records_of(
             f"{structure} declares {tree.n_records} records, more than the file can hold",
             file.place(address),
         )
-    walk = _Walk(file, tree, structure)
-    records = list(walk.records(tree.root, tree.root_records, len(tree.levels) - 1))
+    depth = len(tree.levels) - 1
+    walk = _records(file, tree, f"a node of {structure}", tree.root, tree.root_records, depth)
+    records = list(islice(walk, tree.n_records + 1))  # in a circle there are more and more
     if len(records) != tree.n_records:
         raise SourceFormatError(
             f"{structure} holds {len(records)} records instead of the {tree.n_records} it declares",
@@ -157,43 +159,37 @@ def records_of(
     return records
 
 
-class _Walk:
-    def __init__(self, file: Hdf5Bytes, tree: BTreeV2, structure: str) -> None:
-        self.file = file
-        self.tree = tree
-        self.structure = f"a node of {structure}"
-        self.n_left = tree.n_records
-
-    def records(self, address: int, n_records: int, depth: int) -> Iterator[bytes]:
-        """The records in a node and below it, children between them."""
-        file, level, width = self.file, self.tree.levels[depth], self.tree.record_bytes
-        self.n_left -= n_records
-        if not 0 < n_records <= level.max_records or self.n_left < 0:
-            place = file.place(address, self.tree.node_bytes)
-            raise SourceFormatError(f"{self.structure} has an impossible number of records", place)
-        pointers = NODE_PREFIX_BYTES + n_records * width
-        used = pointers + ((n_records + 1) * level.pointer_bytes if depth else 0)
-        cursor = file.read_checked(address, used + _CHECKSUM_BYTES, self.structure)
-        cursor.expect(b"BTIN" if depth else b"BTLF", "signature")
-        cursor.expect(bytes([0, self.tree.record_type]), "version and record type")
-        data = cursor.data
-        children = [
-            (
-                int.from_bytes(data[start : start + file.offset_bytes], "little"),
-                int.from_bytes(
-                    data[start + file.offset_bytes :][: level.count_bytes],
-                    "little",
-                ),
-            )
-            for start in range(pointers, len(data), level.pointer_bytes or 1)
-        ]
-        for number in range(n_records):
-            if depth:
-                yield from self.records(*children[number], depth - 1)
-            start = NODE_PREFIX_BYTES + number * width
-            yield data[start : start + width]
+def _records(
+    file: Hdf5Bytes, tree: BTreeV2, structure: str, address: int, n_records: int, depth: int
+) -> Iterator[bytes]:
+    """The records in a node and below it, children between them."""
+    level, width = tree.levels[depth], tree.record_bytes
+    if not 0 < n_records <= level.max_records:
+        place = file.place(address, tree.node_bytes)
+        raise SourceFormatError(f"{structure} has an impossible number of records", place)
+    pointers = NODE_PREFIX_BYTES + n_records * width
+    used = pointers + ((n_records + 1) * level.pointer_bytes if depth else 0)
+    cursor = file.read_checked(address, used + _CHECKSUM_BYTES, structure)
+    cursor.expect(b"BTIN" if depth else b"BTLF", "signature")
+    cursor.expect(bytes([0, tree.record_type]), "version and record type")
+    data = cursor.data
+    children = [
+        (
+            int.from_bytes(data[start : start + file.offset_bytes], "little"),
+            int.from_bytes(
+                data[start + file.offset_bytes :][: level.count_bytes],
+                "little",
+            ),
+        )
+        for start in range(pointers, len(data), level.pointer_bytes or 1)
+    ]
+    for number in range(n_records):
         if depth:
-            yield from self.records(*children[n_records], depth - 1)
+            yield from _records(file, tree, structure, *children[number], depth - 1)
+        start = NODE_PREFIX_BYTES + number * width
+        yield data[start : start + width]
+    if depth:
+        yield from _records(file, tree, structure, *children[n_records], depth - 1)
 
 
 # Local heaps: names of links in old groups, and of external files
