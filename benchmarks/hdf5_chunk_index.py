@@ -23,6 +23,7 @@ from typing import Any
 import h5py
 
 from gridref.formats.hdf5.bytes import read_superblock
+from gridref.formats.hdf5.chunk_index import IndexRequest
 from gridref.formats.hdf5.chunk_trees import walk_chunks
 from gridref.formats.hdf5.messages import ChunkedLayout
 from gridref.model.manifest import ChunkManifest, Source
@@ -79,11 +80,13 @@ def by_gridref(path: Path) -> ChunkManifest:
         layout = read_data_layout(view, h5py.h5o.get_info(dataset.id).addr)
         assert isinstance(layout, ChunkedLayout)
         table = walk_chunks(
-            view,
-            layout,
-            shape=dataset.shape,
-            max_shape=dataset.maxshape,
-            is_filtered=dataset.id.get_create_plist().get_nfilters() > 0,
+            IndexRequest(
+                view,
+                layout,
+                shape=dataset.shape,
+                max_shape=dataset.maxshape,
+                is_filtered=dataset.id.get_create_plist().get_nfilters() > 0,
+            )
         )
         return table.to_manifest(Source(str(path), reader.size_bytes))
 

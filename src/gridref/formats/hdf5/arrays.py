@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.damage import check_element_size
-from gridref.formats.hdf5.chunk_index import IndexRequest, follow_each_other
+from gridref.formats.hdf5.chunk_index import follow_each_other
 from gridref.formats.hdf5.chunk_trees import Leaf, read_leaf
 from gridref.formats.hdf5.datatypes import ElementType, Form, element_type
 from gridref.formats.hdf5.files import OpenFile
@@ -39,7 +39,7 @@ from gridref.formats.hdf5.messages import (
     ContiguousLayout,
     VirtualLayout,
 )
-from gridref.formats.hdf5.storage import Stored, fill_value, stored_chunks
+from gridref.formats.hdf5.storage import Stored, fill_value, index_request, stored_chunks
 from gridref.formats.hdf5.tree import Address, DatasetNode
 from gridref.formats.hdf5.virtual import virtual_blocks
 from gridref.formats.options import ScanOptions
@@ -322,9 +322,7 @@ def _stored(node: DatasetNode, rows: ChunkManifest) -> tuple[int, Leaf | None] |
             return int((rows.offset + rows.length).max()) - offset, None
         case ChunkedLayout(kind=ChunkIndexKind.BTREE_V1) if address == layout.index_address:
             is_filtered = FILTERS in node.header.kinds
-            found = read_leaf(
-                IndexRequest(file, layout, node.shape or (), node.maxshape, is_filtered)
-            )
+            found = read_leaf(index_request(node, layout, is_filtered=is_filtered))
             if found is not None and found[0].is_inside and len(found[1]) == rows.n_rows:
                 return found[0].dtype.itemsize, found[0]
     return None

@@ -8,7 +8,7 @@ Version 2 B-trees index datasets that grow without limit along several dimension
 hold chunks, too.
 Source: HDF5 File Format Specification v3, III.A.2 (records of types 10 and 11) and VII.E.
 
-`walk_chunks` takes a `ChunkedLayout`, calls the walker for its kind of index, and returns the
+`walk_chunks` takes an `IndexRequest`, calls the walker for its kind of index, and returns the
 checked table of chunks. To get the layout: pass a reader of the file to `read_superblock`, then the
 address of the dataset's object header (`h5py.h5o.get_info(dataset.id).addr`) to `data_layout_of`.
 Anything that is impossible in a valid file is an error.
@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.bytes import Hdf5Bytes
 from gridref.formats.hdf5.chunk_index import (
     BATCH_BYTES,
     ChunkTable,
@@ -49,7 +48,7 @@ from gridref.formats.hdf5.heaps import (
     NodeLevel,
     read_btree_v2,
 )
-from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
+from gridref.formats.hdf5.messages import ChunkIndexKind
 from gridref.learned import FORMS
 
 # Version 1 B-trees of chunks, a whole level at a time
@@ -533,28 +532,13 @@ _WALKERS = {
 }
 
 
-def walk_chunks(
-    file: Hdf5Bytes,
-    layout: ChunkedLayout,
-    *,
-    shape: tuple[int, ...],
-    max_shape: tuple[int | None, ...],
-    is_filtered: bool,
-) -> ChunkTable:
+def walk_chunks(request: IndexRequest) -> ChunkTable:
     """All chunks that a dataset holds.
 
     Where the layout says that partial chunks are stored without filters, their filter mask is
     `ALL_FILTERS_OFF`, whatever the index states.
-
-    Parameters
-    ----------
-    shape, max_shape
-        The dataset's shape, and how far it may grow (None: endlessly), as
-        `h5py.Dataset.shape` and `h5py.Dataset.maxshape`.
-    is_filtered
-        Whether the dataset has any filter.
     """
-    request = IndexRequest(file, layout, shape, max_shape, is_filtered)
+    layout = request.layout
     if layout.index_address is None:
         return checked_table(request, join_chunks([]))
     walker = _WALKERS.get(layout.kind)
@@ -564,4 +548,5 @@ def walk_chunks(
         return checked_table(request, walker(request))
     except SourceFormatError as error:
         # Where no single part is wrong, at least say where the index begins.
-        raise error.located(Place(start=file.place(layout.index_address).start)) from None
+        start = request.file.place(layout.index_address).start
+        raise error.located(Place(start=start)) from None

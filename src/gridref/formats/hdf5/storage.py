@@ -31,7 +31,7 @@ from gridref.errors import (
 )
 from gridref.formats.contiguous import contiguous_chunks, edge_policy, split_contiguous
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
-from gridref.formats.hdf5.chunk_index import ChunkTable
+from gridref.formats.hdf5.chunk_index import IndexRequest
 from gridref.formats.hdf5.chunk_trees import walk_chunks
 from gridref.formats.hdf5.datatypes import ElementType, Form, converted
 from gridref.formats.hdf5.files import external_file
@@ -367,12 +367,23 @@ def _chunked(dataset: DatasetNode, element: ElementType, layout: ChunkedLayout) 
             f"the data layout has elements of {layout.element_bytes} bytes, the datatype has"
             f" {element_bytes}"
         )
-    table = _chunk_table(dataset, layout, is_filtered=bool(filters))
+    try:
+        table = walk_chunks(index_request(dataset, layout, is_filtered=bool(filters)))
+    except ScanError as error:
+        raise error.located(dataset.file.place(dataset.path)) from error.__cause__
     if table.n_stored == 0:
         return None
     chunk_shape = layout.chunk_shape + element.subshape
     encoding = shared_encoding(chunk_shape, element.dtype, (*element.codecs, *codecs))
     return encoding, table.to_manifest(dataset.file.source)
+
+
+def index_request(
+    dataset: DatasetNode, layout: ChunkedLayout, *, is_filtered: bool
+) -> IndexRequest:
+    """The chunk index of a dataset with this layout."""
+    shape, max_shape = dataset.shape or (), dataset.maxshape
+    return IndexRequest(dataset.file.bytes, layout, shape, max_shape, is_filtered)
 
 
 def _compact(
@@ -434,17 +445,3 @@ def refuse_if_large(n_bytes: int, max_bytes: int, elements: str) -> None:
             f"{elements} have to be read and kept in the references, and take {n_bytes} bytes;"
             f" raise max_inline_bytes (now {max_bytes}) to keep them"
         )
-
-
-def _chunk_table(dataset: DatasetNode, layout: ChunkedLayout, *, is_filtered: bool) -> ChunkTable:
-    """The chunks that a chunked dataset holds."""
-    try:
-        return walk_chunks(
-            dataset.file.bytes,
-            layout,
-            shape=dataset.shape or (),
-            max_shape=dataset.maxshape,
-            is_filtered=is_filtered,
-        )
-    except ScanError as error:
-        raise error.located(dataset.file.place(dataset.path)) from error.__cause__

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from gridref.formats.hdf5.bytes import ByteReader, read_superblock
-from gridref.formats.hdf5.chunk_index import ChunkTable
+from gridref.formats.hdf5.chunk_index import ChunkTable, IndexRequest
 from gridref.formats.hdf5.chunk_trees import walk_chunks
 from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
 from tests.hdf5_bytes import LocalReader, read_data_layout
@@ -86,11 +86,13 @@ def walk(dataset: h5py.Dataset, reader: ByteReader) -> tuple[ChunkTable, Chunked
     assert isinstance(layout, ChunkedLayout)
     assert layout.chunk_shape == dataset.chunks
     table = walk_chunks(
-        file,
-        layout,
-        shape=dataset.shape,
-        max_shape=dataset.maxshape,
-        is_filtered=is_filtered(dataset),
+        IndexRequest(
+            file,
+            layout,
+            shape=dataset.shape,
+            max_shape=dataset.maxshape,
+            is_filtered=is_filtered(dataset),
+        )
     )
     return table, layout
 

@@ -13,7 +13,7 @@ import pytest
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import read_superblock
-from gridref.formats.hdf5.chunk_index import ALL_FILTERS_OFF
+from gridref.formats.hdf5.chunk_index import ALL_FILTERS_OFF, IndexRequest
 from gridref.formats.hdf5.chunk_trees import walk_chunks
 from gridref.formats.hdf5.messages import (
     ChunkedLayout,
@@ -398,7 +398,9 @@ def test_absurd_grids(libver: str, maxshape: tuple[None, ...] | None, tmp_path: 
             assert isinstance(layout, ChunkedLayout)
             with pytest.raises(UnsupportedFeatureError, match="chunks"):
                 walk_chunks(
-                    view, layout, shape=shape, max_shape=maxshape or shape, is_filtered=False
+                    IndexRequest(
+                        view, layout, shape=shape, max_shape=maxshape or shape, is_filtered=False
+                    )
                 ).to_manifest(Source("a.h5"))
 
 
@@ -411,7 +413,9 @@ def test_metadata_of_another_dataset(tmp_path: Path) -> None:
         assert isinstance(layout, ChunkedLayout)
         for shape, filtered in (((31, 17), True), ((31, 16, 1), False), ((31, 50), False)):
             with pytest.raises(SourceFormatError):
-                walk_chunks(view, layout, shape=shape, max_shape=shape, is_filtered=filtered)
+                walk_chunks(
+                    IndexRequest(view, layout, shape=shape, max_shape=shape, is_filtered=filtered)
+                )
 
 
 def test_no_signature() -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import Hdf5Bytes, lookup3, read_superblock
-from gridref.formats.hdf5.chunk_index import ChunkTable
+from gridref.formats.hdf5.chunk_index import ChunkTable, IndexRequest
 from gridref.formats.hdf5.chunk_trees import walk_chunks
 from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
 from gridref.formats.registry import scan
@@ -110,7 +110,7 @@ def good(name: str) -> Good:
     file_bytes = read_superblock(reader)
     layout = read_data_layout(file_bytes, address)
     assert isinstance(layout, ChunkedLayout)
-    rows = rows_of(walk_chunks(file_bytes, layout, **known))
+    rows = rows_of(walk_chunks(IndexRequest(file_bytes, layout, **known)))
     positions = np.flatnonzero(reader.is_read).tolist()
     return Good(data, address, layout, known, rows, positions)
 
@@ -159,7 +159,8 @@ def check(case: Good, data: bytes) -> None:
         if not isinstance(known, ChunkedLayout):
             continue
         table = result_of(
-            lambda known=known: walk_chunks(file, known, **case.dataset), in_memory=in_memory
+            lambda known=known: walk_chunks(IndexRequest(file, known, **case.dataset)),
+            in_memory=in_memory,
         )
         if table is None:
             continue
@@ -235,21 +236,23 @@ def test_btree_with_all_children_the_same() -> None:
     file = Hdf5Bytes(BufferReader(nodes), 0, 8, 8)
     refused = r"larger than the file|enclose|out of order"
     with within_bounds(), pytest.raises(SourceFormatError, match=refused):
-        walk_chunks(file, layout, shape=(10**9,), max_shape=(10**9,), is_filtered=False)
+        walk_chunks(
+            IndexRequest(file, layout, shape=(10**9,), max_shape=(10**9,), is_filtered=False)
+        )
 
 
 def test_nodes_with_more_entries_than_expected() -> None:
     for name in ("btree1", "btree1-filtered"):
         case = good(name)
         file = replace(read_superblock(BufferReader(case.data)), chunk_btree_k=1)
-        assert rows_of(walk_chunks(file, case.layout, **case.dataset)) == case.rows
+        assert rows_of(walk_chunks(IndexRequest(file, case.layout, **case.dataset))) == case.rows
 
 
 def test_inner_nodes_without_entries_hold_no_chunks() -> None:
     node = struct.pack("<4sBBHQQ", b"TREE", 1, 2, 0, 0, 0)
     layout = ChunkedLayout(ChunkIndexKind.BTREE_V1, (1,), 4, 0)
     file = Hdf5Bytes(BufferReader(node + bytes(4096)), 0, 8, 8)
-    table = walk_chunks(file, layout, shape=(9,), max_shape=(9,), is_filtered=False)
+    table = walk_chunks(IndexRequest(file, layout, shape=(9,), max_shape=(9,), is_filtered=False))
     assert table.n_stored == 0
 
 
@@ -329,7 +332,9 @@ def _position_of(data: bytes, wanted: bytes, positions: list[int]) -> int:
 
 
 def _walk(case: Good, data: bytes) -> ChunkTable:
-    return walk_chunks(read_superblock(BufferReader(data)), case.layout, **case.dataset)
+    return walk_chunks(
+        IndexRequest(read_superblock(BufferReader(data)), case.layout, **case.dataset)
+    )
 
 
 @pytest.mark.parametrize("in_leaf", [True, False])
