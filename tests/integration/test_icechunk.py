@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -510,3 +512,22 @@ def test_commands_there_and_back(tmp_path: Path) -> None:
     refused = run_command("export", catalogs[0], tmp_path / "refs.json", "--append-dim", "time")
     assert refused.returncode != 0
     assert "append" in refused.stderr
+
+
+def test_icechunk_logs_nothing_of_what_we_do(tmp_path: Path) -> None:
+    xr.Dataset({"t": ("x", np.arange(3.0))}).to_netcdf(tmp_path / "a.nc")
+    code = (
+        "import sys, gridref\n"
+        "folder = sys.argv[1]\n"
+        "gridref.interchange.to_icechunk(gridref.scan(folder + '/a.nc'), folder + '/repo')\n"
+        "assert gridref.scan(folder + '/repo').arrays['t'].shape == (3,)\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "ICECHUNK_LOG"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert (done.stdout, done.stderr) == ("", "")

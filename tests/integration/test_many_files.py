@@ -218,6 +218,7 @@ def test_the_progress_bar_shows_what_the_server_counted(site: Site, n_processes:
         scan_many(urls(site), progress=progress, executor=n_processes)
         n_bytes = sum(map(len, site.files.values()))
     last = shown.getvalue()
+    assert last.index("listing files") < last.index("combining files")
     assert f"{N_FILES}/{N_FILES}" in last
     assert f"{len(site.requests)} requests, {human_bytes(n_bytes)}" in last
     assert "files/s" in last
@@ -241,7 +242,9 @@ def test_an_interrupt_ends_the_command_and_leaves_nothing(
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the job
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert said.strip().splitlines()[-1] == "interrupted"
+    assert said.strip().splitlines()[-1] == (
+        "interrupted: run the same command again to go on (--work FOLDER keeps what was scanned)"
+    )
     assert "Traceback" not in said
     assert not catalog.exists()
     while is_there(process.pid):  # no worker lives on: a test that hangs here has failed

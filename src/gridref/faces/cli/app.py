@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -89,7 +90,7 @@ def main() -> None:
     try:
         status = app(args=arguments, prog_name="gridref", standalone_mode=False) or 0
         if status == _INTERRUPTED:  # what typer makes of a KeyboardInterrupt
-            _end_at_once("interrupted", status)
+            _end_at_once(_interrupted(arguments), status)
         sys.exit(status)
     except GridrefError as error:
         if debug:
@@ -117,6 +118,15 @@ def _one_line(message: Warning | str, *_place: Any, **_line: Any) -> str:
 
 _INTERRUPTED = 128 + signal.SIGINT
 """Exit status that shells give to a program that was interrupted."""
+
+
+def _interrupted(arguments: Sequence[str]) -> str:
+    """That the command was interrupted, and how to go on where it scans files."""
+    if not {"build", "plan", "append", "refresh"}.intersection(arguments[:1]):
+        return "interrupted"
+    keeps = any(argument.partition("=")[0] == "--work" for argument in arguments)
+    kept = "what was scanned is kept" if keeps else "--work FOLDER keeps what was scanned"
+    return f"interrupted: run the same command again to go on ({kept})"
 
 
 def _end_at_once(message: str, status: int) -> None:

@@ -53,14 +53,15 @@ class _TrafficColumn(ProgressColumn):
 class ScanProgress:
     """A progress bar with requests, bytes, speed and time left; calls with (done, total) move it.
 
-    Requests and bytes are those of all readers that are made inside of the ``with`` block.
+    Requests and bytes are those of all readers that are made inside of the ``with`` block. Files
+    are listed until the first call, and combined after the last one.
     """
 
     def __init__(self, console: Console, quiet: bool, unit: str = "files") -> None:
         self._traffic = _TrafficColumn()
         self._counting = ExitStack()
         self._bar = Progress(
-            TextColumn(unit),
+            TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             self._traffic,
@@ -70,7 +71,8 @@ class ScanProgress:
             transient=True,
             disable=quiet or not console.is_terminal,
         )
-        self._task = self._bar.add_task(unit, total=None)
+        self._of_files = unit == "files"
+        self._task = self._bar.add_task("listing files" if self._of_files else unit, total=None)
 
     def __enter__(self) -> Self:
         from gridref.io import counted_traffic
@@ -85,4 +87,6 @@ class ScanProgress:
 
     def __call__(self, done: int, total: int) -> None:
         """Show that so much is done."""
-        self._bar.update(self._task, completed=done, total=total)
+        what = "combining files" if done == total else "reading files"
+        shown = what if self._of_files else None
+        self._bar.update(self._task, completed=done, total=total, description=shown)

@@ -1,5 +1,6 @@
 """Icechunk: groups written into repositories, and repositories as groups."""
 
+import gridref.formats.icechunk  # noqa: F401 - quiets icechunk before it is imported
 from gridref.extras import missing_package
 
 try:
