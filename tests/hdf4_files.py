@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pyhdf import _hdfext
+from pyhdf.HDF import HC, HDF
 from pyhdf.SD import SD, SDC
+from pyhdf.VS import VS  # noqa: F401 - gives files their tables
 
 __all__ = [
     "TILE_METRES",
@@ -125,7 +127,8 @@ def write_structures(
     """Write grids and swaths of HDF-EOS2.
 
     Each has ``fields``, by name dimensions and values; a grid has other entries in ODL besides. A
-    structure whose fields have the dimension ``XDim`` is a grid.
+    structure whose fields have the dimension ``XDim`` is a grid. Fields of one dimension are tables
+    of that name, as the HDF-EOS library writes them.
     """
     file = SD(str(path), SDC.WRITE | SDC.CREATE | SDC.TRUNC)
     listed: dict[str, list[str]] = {"Swath": [], "Grid": []}
@@ -134,6 +137,8 @@ def write_structures(
         kind = "Grid" if any("XDim" in dims for dims, _ in fields.values()) else "Swath"
         listed[kind].append(_in_odl(kind, name, structure, len(listed[kind]) + 1))
         for field, (dims, values) in fields.items():
+            if values.ndim == 1:
+                continue
             dataset = file.create(field, TYPES[values.dtype.str[1:]], values.shape)
             for axis, dim in enumerate(dims):
                 dataset.dim(axis).setname(f"{dim}:{name}")
@@ -155,7 +160,22 @@ def write_structures(
     )
     file.attr("StructMetadata.0").set(SDC.CHAR, (odl + "END\n").ljust(32000, "\0"))
     file.end()
+    for structure in structures.values():
+        for field, (_, values) in structure["fields"].items():
+            if values.ndim == 1:
+                _write_table(path, field, values)
     return path
+
+
+def _write_table(path: Path, name: str, values: NDArray[Any]) -> None:
+    """Add a Vdata of one field to a file."""
+    file = HDF(str(path), HC.WRITE)
+    interface = file.vstart()
+    table = interface.create(name, ((name, TYPES[values.dtype.str[1:]], 1),))
+    table.write([[value] for value in values.tolist()])
+    table.detach()
+    interface.end()
+    file.close()
 
 
 def _in_odl(kind: str, name: str, structure: Mapping[str, Any], number: int) -> str:

@@ -205,6 +205,7 @@ def test_a_swath_has_its_latitudes_and_longitudes_as_coordinates(tmp_path: Path)
         "temperature": (track, values),
         "quality": (("Band", *track), values[np.newaxis]),
         "coarse": (("along_5", "across_5"), pixels(4, (1, 1))),
+        "Time": (("along",), np.linspace(0, 1, 5)),
     }
     dataset = opened(write_structures(tmp_path / "a.hdf", {"mod07": {"fields": fields}}))
     assert dataset["temperature"].dims == track
@@ -213,6 +214,8 @@ def test_a_swath_has_its_latitudes_and_longitudes_as_coordinates(tmp_path: Path)
     assert not dataset["coarse"].coords
     np.testing.assert_array_equal(dataset["Latitude"], fields["Latitude"][1])
     np.testing.assert_array_equal(dataset["temperature"], values)
+    assert dataset["Time"].dims == ("along",)
+    np.testing.assert_array_equal(dataset["Time"], fields["Time"][1])
 
 
 # ---- archives ---------------------------------------------------------------------------

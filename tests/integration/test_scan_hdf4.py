@@ -202,6 +202,37 @@ def test_blocks_that_cut_rows_are_kept_inline_or_refused(shared_data: Path) -> N
     assert "Byte" not in gridref.scan(path, max_inline_bytes=10, on_unsupported="skip").arrays
 
 
+def test_deflated_data_in_linked_blocks_are_kept_inline(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf"
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    datasets = [file.create(name, SDC.INT16, (40, 2000)) for name in ("a", "b")]
+    for dataset in datasets:
+        dataset.setcompress(SDC.COMP_DEFLATE, 6)
+    for dataset in datasets:
+        dataset[:4] = numbers("i2", (4, 2000))
+    for dataset in datasets:
+        dataset.endaccess()
+    file.end()
+    group = gridref.scan(path)
+    assert {finding.fate for finding in group.report} == {Fate.INLINED}
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+
+
+@pytest.mark.parametrize("deflate", [0, 6])
+@pytest.mark.parametrize("shape", [(11,), (4, 5, 6), (2, 3, 4, 5)])
+def test_chunks_of_any_rank(tmp_path: Path, shape: tuple[int, ...], deflate: int) -> None:
+    path = tmp_path / "a.hdf"
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    dataset = file.create("v", SDC.FLOAT64, shape)
+    set_chunks(dataset, [3] * len(shape), deflate)
+    dataset[:] = numbers("f8", shape)
+    dataset.endaccess()
+    file.end()
+    group = gridref.scan(path)
+    assert group.arrays["v"].encodings[0].chunk_shape == (3,) * len(shape)
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+
+
 def test_little_endian_numbers(tmp_path: Path) -> None:
     path, values = tmp_path / "a.hdf", numbers("i2", (7, 11))
     file = SD(str(path), SDC.WRITE | SDC.CREATE)

@@ -148,12 +148,7 @@ class Elements:
 
     def read(self, keys: Sequence[Key]) -> list[bytes]:
         """The bytes of elements, which may be in linked blocks; none for one that has no data."""
-        runs = [self.runs(key) if key in self.places else [] for key in keys]
-        parts = iter(self._read([run for each in runs for run in each if run.offset >= 0], "data"))
-        return [
-            b"".join([next(parts) if run.offset >= 0 else bytes(run.length) for run in each])
-            for each in runs
-        ]
+        return self._joined([self.runs(key) if key in self.places else [] for key in keys])
 
     def small(self, key: Key) -> bytes:
         """The bytes of an element that is whole."""
@@ -162,8 +157,17 @@ class Elements:
 
     def joined(self, runs: Sequence[Run]) -> bytes:
         """The bytes of the runs of an element."""
-        parts = iter(self._read([run for run in runs if run.offset >= 0], "data"))
-        return b"".join([next(parts) if run.offset >= 0 else bytes(run.length) for run in runs])
+        return self._joined([runs])[0]
+
+    def _joined(self, elements: Sequence[Sequence[Run]]) -> list[bytes]:
+        """The bytes of each element, all read at once."""
+        parts = iter(
+            self._read([run for runs in elements for run in runs if run.offset >= 0], "data")
+        )
+        return [
+            b"".join([next(parts) if run.offset >= 0 else bytes(run.length) for run in runs])
+            for runs in elements
+        ]
 
     def _where(self, key: Key) -> Where:
         where = self.places.get(key)

@@ -44,7 +44,7 @@ from gridref.formats.hdf4.special import (
     compression_of,
     external_data,
 )
-from gridref.formats.hdf4.tables import Table
+from gridref.formats.hdf4.tables import Table, values_of
 from gridref.formats.location import only_allowed
 from gridref.formats.options import ScanOptions
 from gridref.io import beside, describe_source, policy_for
@@ -248,22 +248,23 @@ class Stored:
     def _chunk_table(self, ref: int, counts: tuple[int, ...]) -> tuple[NDArray[Any], list[Key]]:
         """Places of stored chunks in the grid, in C order, and their elements."""
         n_chunks, table = math.prod(counts), self.tables.get(ref)
-        if table is None or len(table.fields) != 3 or table.fields[0].order != len(counts):
+        if table is None or [field.order for field in table.fields] != [len(counts), 1, 1]:
             raise SourceFormatError("the table of its chunks is missing, or none")
         if n_chunks > limits().chunk_rows:
             raise SourceFormatError(beyond("chunk_rows", f"{n_chunks} chunks"))
         if n_chunks > limits().sparse_chunk_rows and n_chunks > 64 * table.n_rows:
             raise SourceFormatError(beyond("sparse_chunk_rows", f"{n_chunks} chunks"))
         (rows,) = self.elements.read([(TABLE_ROWS, ref)])
-        origin, tag, number = (table.column(rows, field) for field in table.fields)
-        there = tag[:, 0] == CHUNK
-        coords = origin[there].astype(np.int64)
+        listed = values_of(table, rows)
+        origin, tag, number = (listed[field.name] for field in table.fields)
+        there = tag == CHUNK
+        coords = origin[there].astype(np.int64).reshape(-1, len(counts))
         # Chunks behind the last record may be listed; elsewhere there is none outside of the grid.
         inside = ((coords >= 0) & (coords < counts)).all(axis=1)
         places = np.ravel_multi_index(tuple(coords[inside].T), counts)
         if len(np.unique(places)) < len(places):
             raise SourceFormatError("the table of its chunks lists one twice")
-        keys: list[Key] = [(CHUNK, ref) for ref in number[there][inside][:, 0].tolist()]
+        keys: list[Key] = [(CHUNK, ref) for ref in number[there][inside].tolist()]
         return places, keys
 
 

@@ -89,39 +89,6 @@ class Table:
     by_field: bool
     fields: tuple[Field, ...]
 
-    def column(self, rows: bytes, field: Field) -> NDArray[Any]:
-        """The values of a field as they are stored, (n_rows, order).
-
-        Raises
-        ------
-        SourceFormatError
-            If there are fewer rows than the table declares.
-        UnsupportedFeatureError
-            If the number type is unknown.
-        """
-        dtype = dtype_of(field.number_type)
-        n_bytes = dtype.itemsize * field.order
-        if n_bytes != field.n_bytes or field.offset + n_bytes > self.row_bytes:
-            raise SourceFormatError(f"field {field.name!r} does not fit its rows")
-        if len(rows) < self.n_rows * self.row_bytes:
-            raise SourceFormatError(
-                f"its rows have {len(rows)} of {self.n_rows * self.row_bytes} bytes"
-            )
-        if self.by_field:
-            start = self.n_rows * field.offset
-            return np.frombuffer(rows, dtype, self.n_rows * field.order, start).reshape(
-                self.n_rows, field.order
-            )
-        row = np.dtype(
-            {
-                "names": ["v"],
-                "formats": [(dtype, (field.order,))],
-                "offsets": [field.offset],
-                "itemsize": self.row_bytes,
-            }
-        )
-        return np.frombuffer(rows, row, self.n_rows)["v"]
-
 
 def read_groups(elements: Elements) -> dict[int, Group]:
     """All Vgroups by reference number."""
@@ -213,6 +180,20 @@ def _field_dtype(field: Field) -> np.dtype[Any]:
     return np.dtype((dtype, (field.order,))) if field.order > 1 else dtype
 
 
+def values_of(table: Table, rows: bytes) -> NDArray[Any]:
+    """The rows of a table as they are stored, as `rows_dtype` describes them.
+
+    Raises
+    ------
+    SourceFormatError
+        If there are fewer than the table declares.
+    """
+    dtype, n_bytes = rows_dtype(table), table.n_rows * table.row_bytes
+    if len(rows) < n_bytes:
+        raise SourceFormatError(f"its rows have {len(rows)} of {n_bytes} bytes")
+    return np.frombuffer(rows, dtype, table.n_rows)
+
+
 def attribute_value(table: Table, rows: bytes) -> Any:
     """The value of an attribute: text without zeros at its end, a number, or an array.
 
@@ -221,10 +202,9 @@ def attribute_value(table: Table, rows: bytes) -> Any:
     GridrefError
         If the table cannot be one.
     """
-    if not table.fields:
-        raise SourceFormatError(f"attribute {table.name!r} has no value")
-    field = table.fields[0]
-    values = table.column(rows, field)
+    values = values_of(table, rows)
+    if values.dtype.names is not None:
+        values = values[values.dtype.names[0]]
     if values.dtype.kind == "S":
         return decoded(values[:1].tobytes().rstrip(b"\0").replace(b"\0", b" "))
     values = values.astype(values.dtype.newbyteorder("=")).reshape(-1)
