@@ -27,6 +27,7 @@ __all__ = [
     "set_external",
     "write_bytes",
     "write_datasets",
+    "write_old",
     "write_structures",
 ]
 
@@ -94,6 +95,28 @@ def write_datasets(
         dataset.endaccess()
     file.end()
     return path
+
+
+def write_old(path: Path, datasets: Sequence[NDArray[Any]]) -> Path:
+    """Write data sets as before HDF 3.3, with labels, texts, a range and a calibration."""
+    for values in datasets:
+        shape = (ctypes.c_int32 * values.ndim)(*values.shape)
+        _LIBRARY.DFSDclear()
+        _LIBRARY.DFSDsetdims(values.ndim, shape)
+        _LIBRARY.DFSDsetNT(TYPES[values.dtype.str[1:]])
+        _LIBRARY.DFSDsetdatastrs(b"a label", b"a unit", b"a format", b"a system")
+        _LIBRARY.DFSDsetdimstrs(1, b"rows", b"km", b"F5.1")
+        labels = np.arange(values.shape[-1], dtype=values.dtype)
+        _LIBRARY.DFSDsetdimscale(values.ndim, len(labels), _address(labels))
+        _LIBRARY.DFSDsetrange(_address(values.max(keepdims=True)), _address(values))
+        factors = [ctypes.c_double(factor) for factor in (0.5, 0.1, 7.0, 0.2)]
+        _LIBRARY.DFSDsetcal(*factors, ctypes.c_int32(22))
+        assert _LIBRARY.DFSDadddata(str(path).encode(), values.ndim, shape, _address(values)) == 0
+    return path
+
+
+def _address(values: NDArray[Any]) -> ctypes.c_void_p:
+    return values.ctypes.data_as(ctypes.c_void_p)
 
 
 SINUSOIDAL = {

@@ -28,6 +28,7 @@ from tests.hdf4_files import (
     set_external,
     write_bytes,
     write_datasets,
+    write_old,
 )
 from tests.http_server import Site, serving
 from tests.shared_data import shared_files
@@ -35,8 +36,6 @@ from tests.shared_data import shared_files
 REFUSED = {
     "SDSskiphuff": "skipping Huffman",
     "SDSszip": "szip",
-    "Data-Set-2": "before HDF 3.3",
-    **dict.fromkeys(["fakeDim0", "fakeDim1", "fakeDim2"], "before HDF 3.3"),
 }
 """Data sets of the samples that are refused, and why."""
 
@@ -352,6 +351,20 @@ def test_scales_units_and_calibration(tmp_path: Path) -> None:
     assert (attrs["scale_factor"], attrs["add_offset"]) == (0.5, 10.0)
     assert group.arrays["v"].fill_value == attrs["_FillValue"] == -5
     assert [f.path for f in group.report if f.fate is Fate.NAMED] == ["/x"]
+
+
+@pytest.mark.parametrize("dtype", ["i2", "f4", "f8", "u1"])
+def test_files_before_names_and_attributes(tmp_path: Path, dtype: str) -> None:
+    datasets = [numbers(dtype, (3, 4)), numbers(dtype, (2, 3, 5))]
+    path = write_old(tmp_path / "a.hdf", datasets)
+    group = gridref.scan(path)
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+    names = [name for name in group.arrays if name.startswith("Data-Set")]
+    for name, values in zip(names, datasets, strict=True):
+        np.testing.assert_array_equal(group.arrays[name][...], values)
+        assert group.arrays[name].attrs["scale_factor"] == 0.5
+        labels = group.arrays[group.arrays[name].dims[-1]][...]
+        np.testing.assert_array_equal(labels, np.arange(values.shape[-1]))
 
 
 def test_fill_values_are_those_of_the_library(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 from pyhdf.SD import SD, SDC
 
-from tests.hdf4_files import modis_tile, set_chunks, write_structures
+from tests.hdf4_files import modis_tile, set_chunks, write_old, write_structures
 
 __all__ = ["hdf4_files"]
 
 
 def hdf4_files(folder: Path) -> list[bytes]:
-    """Files with every layout, records in linked blocks, scales and attributes, and a grid."""
+    """Files with every layout, records in linked blocks, scales, attributes, a grid, old ones."""
     path = folder / "seed.hdf"
     seeds = []
     for names in (("plain", "deflated"), ("chunks", "holes"), ("records", "more")):
@@ -44,4 +44,6 @@ def hdf4_files(folder: Path) -> list[bytes]:
         seeds.append(path.read_bytes())
     grid = {"fields": {"v": (("YDim", "XDim"), np.ones((3, 3), "i2"))}, **modis_tile(18, 4)}
     write_structures(path, {"grid": grid})
-    return [*seeds, path.read_bytes()]
+    seeds.append(path.read_bytes())
+    path.unlink()
+    return [*seeds, write_old(path, [np.ones((3, 4), "i2"), np.ones(5, "f4")]).read_bytes()]

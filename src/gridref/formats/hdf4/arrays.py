@@ -17,6 +17,7 @@ from gridref.formats.damage import refusing_damage
 from gridref.formats.hdf4.datasets import Contents, Dataset, read_datasets
 from gridref.formats.hdf4.elements import Elements
 from gridref.formats.hdf4.eos import Structures
+from gridref.formats.hdf4.old import read_old_datasets
 from gridref.formats.hdf4.storage import Stored, array_of
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile
@@ -31,6 +32,9 @@ def scan_hdf4(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGroup
         with refusing_damage(file.name):
             elements = Elements(file, head, options.max_objects)
             contents = read_datasets(elements)
+            if contents.is_old:
+                datasets, refused = read_old_datasets(elements)
+                contents.datasets[:0], contents.refused[:0] = datasets, refused
             return _Scan(file.name, Stored(elements, contents.tables, options)).group(contents)
     except GridrefError as error:
         error.located(Place(source=file.name))

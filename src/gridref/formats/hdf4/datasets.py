@@ -1,7 +1,6 @@
 """Scientific data sets of HDF4: names, dimensions, types, attributes, and where their data are.
 
-Since HDF 3.3 a Vgroup of class ``CDF0.0`` lists a Vgroup for each dimension and each data set. In
-older files there are only numeric data groups; the data sets of these have no names.
+Since HDF 3.3 a Vgroup of class ``CDF0.0`` lists a Vgroup for each dimension and each data set.
 
 Source: HDF Specification and Developer's Guide, "Scientific Data Set Tags"; what `read_datasets`
 makes of them is what ``hdf_read_dims``, ``hdf_read_vars`` and ``hdf_read_attrs`` of the library do.
@@ -17,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf4.elements import DATA, GROUP, NUMBER_TYPE, TABLE, TABLE_ROWS, Elements, Key
+from gridref.formats.hdf4.elements import (
+    DATA,
+    GROUP,
+    NUMBER_TYPE,
+    TABLE,
+    TABLE_ROWS,
+    Elements,
+    Key,
+    Run,
+)
 from gridref.formats.hdf4.special import logical_bytes
 from gridref.formats.hdf4.tables import (
     Group,
@@ -37,8 +45,6 @@ _LENGTHS = "DimVal0.1"
 number of rows."""
 _INTERNAL = ("Attr0", "DimVal0", "CoordVar", "SDSVar", "RIATTR", "_HDF_")
 """How classes or names of tables begin that hold attributes, lengths and lists of chunks."""
-_OLD_DATASET = 720
-"""Tag of numeric data groups, which list the elements of a data set."""
 _BIG, _LITTLE = (0, 1), 4
 """Classes of number types: who stores numbers like that."""
 
@@ -55,7 +61,7 @@ class Dataset:
     dtype
         Its elements as they are stored.
     data
-        The element that holds its data; None if there are none.
+        The element that holds its data, or their place; None if there are none.
     is_record
         Whether the first dimension is unlimited.
     is_scale
@@ -67,7 +73,7 @@ class Dataset:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     attrs: Mapping[str, Any]
-    data: Key | None
+    data: Key | Run | None
     is_record: bool = False
     is_scale: bool = False
 
@@ -86,6 +92,8 @@ class Contents:
         The attributes of the file.
     groups, tables
         All Vgroups and Vdata by reference number.
+    is_old
+        Whether there is no list of data sets: those before HDF 3.3 are found by their groups.
     """
 
     datasets: list[Dataset]
@@ -93,6 +101,7 @@ class Contents:
     attrs: Mapping[str, Any]
     groups: Mapping[int, Group]
     tables: Mapping[int, Table]
+    is_old: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +172,7 @@ class _Listing:
         members = dict(group.members)
         if NUMBER_TYPE not in members:
             raise SourceFormatError("it has no number type")
-        dtype = _stored_dtype(self.elements.small((NUMBER_TYPE, members[NUMBER_TYPE])))
+        dtype = stored_dtype(self.elements.small((NUMBER_TYPE, members[NUMBER_TYPE])))
         data: Key | None = (DATA, members.get(DATA, 0))
         if data not in self.elements.places:
             data = None
@@ -200,11 +209,7 @@ def read_datasets(elements: Elements) -> Contents:
     listing = next((group for _, group in sorted(groups.items()) if group.kind == _NAMES), None)
     needed = {ref: table for ref, table in tables.items() if table.kind in (_ATTRIBUTE, _LENGTHS)}
     if listing is None:
-        why = "it is in the form before HDF 3.3, without names"
-        names = [f"Data-Set-{ref}" for ref in elements.of_tag(_OLD_DATASET)]
-        old: list[tuple[str, GridrefError]]
-        old = [(name, UnsupportedFeatureError(why)) for name in names]
-        return _with_tables(Contents([], old, {}, groups, tables), elements)
+        return _with_tables(Contents([], [], {}, groups, tables, is_old=True), elements)
     known = _Listing(elements, groups, tables, read_rows(elements, needed))
     for dimension in known.of(listing, _DIMENSION, _UNLIMITED):
         known.note_length(dimension)
@@ -246,7 +251,7 @@ def _with_tables(contents: Contents, elements: Elements) -> Contents:
     return contents
 
 
-def _stored_dtype(number_type: bytes) -> np.dtype[Any]:
+def stored_dtype(number_type: bytes) -> np.dtype[Any]:
     """The elements of a number type: version, type, bits and class, each a byte."""
     if len(number_type) < 4:
         raise SourceFormatError("its number type is cut off")

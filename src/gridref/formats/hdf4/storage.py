@@ -120,8 +120,10 @@ class Stored:
     def _source(self) -> Source:
         return self.elements.file.source
 
-    def array(self, dataset: Dataset, key: Key) -> VirtualArray:
-        """The array of an element that holds data."""
+    def array(self, dataset: Dataset, key: Key | Run) -> VirtualArray:
+        """The array of an element that holds data, or of their place."""
+        if isinstance(key, Run):
+            return self._of_runs(dataset, [key], self._source)
         kind, header = self.elements.special(key) or (None, None)
         if header is None or kind not in (COMPRESSION, CHUNKED, EXTERNAL):
             return self._of_runs(dataset, self.elements.runs(key), self._source)
