@@ -121,6 +121,9 @@ def _tag_of(dataset: h5py.Dataset) -> tuple[str, list[str]]:
         return "Enum", []
     if h5py.check_string_dtype(dtype) is not None:
         return "String", []
+    if dtype.kind == "c":
+        part = TYPES[f"f{dtype.itemsize // 2}"]
+        return "Structure", [f'<{part} name="r"/>', f'<{part} name="i"/>']
     if dtype.names is None:
         return TYPES[dtype.newbyteorder("=").str[1:]], []
     members = []
@@ -150,8 +153,10 @@ def _storage(dataset: h5py.Dataset, chunk_href: str) -> list[str]:
     if filters:
         about += f' compressionType="{" ".join(FILTERS[each[0]] for each in filters)}"'
     base = dtype[0].base if dtype.names else dtype
-    if base.kind in "iuf" and base.itemsize > 1:
+    if base.kind in "iufc" and base.itemsize > 1:
         about += f' byteOrder="{"BE" if base.byteorder == ">" else "LE"}"'
+    if dtype.kind == "c":
+        about += f' structOffset="{dtype.itemsize // 2} {dtype.itemsize}"'
     if dtype.names:
         starts = [dtype.fields[name][1] for name in dtype.names[1:]]
         about += f' structOffset="{" ".join(map(str, [*starts, dtype.itemsize]))}"'
@@ -186,7 +191,7 @@ def _storage(dataset: h5py.Dataset, chunk_href: str) -> list[str]:
 def _fill(dataset: h5py.Dataset) -> str:
     """The fill value with six digits, as streams of C++ print it."""
     fill = dataset.fillvalue
-    if dataset.dtype.names:
+    if dataset.dtype.names or dataset.dtype.kind == "c":
         return "0"
     if isinstance(fill, bytes):
         return escape(fill.decode("latin-1"))

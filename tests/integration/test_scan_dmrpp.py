@@ -14,6 +14,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
 from virtualizarr.parsers import DMRPPParser
@@ -110,6 +111,8 @@ def granule(path: Path) -> Path:
         records = np.zeros(9, pair)
         records["a"], records["b"] = np.arange(9), np.arange(18).reshape(9, 2)
         file.create_dataset("records", data=records, chunks=(4,), compression=1)
+        waves = (VALUES + 1j).astype("c8")
+        file.create_dataset("waves", data=waves, chunks=(5, 17), compression=1, shuffle=True)
         missed = file.create_dataset("missed", data=VALUES.astype("f4")[:3], chunks=(2, 17))
         missed.attrs["_FillValue"] = np.float32(-9999.875)
         masked = file.create_dataset(
@@ -333,6 +336,23 @@ def test_filters_of_old_documents_are_in_the_order_of_their_time(
     text = document.read_text("latin-1").replace('"shuffle deflate"', f'"{stated}"')
     document.write_text(text, "latin-1")
     np.testing.assert_array_equal(array_of(document, "both_i8")[...], (VALUES * 50).astype("i8"))
+
+
+@pytest.mark.parametrize("view", ["native", "portable"])
+def test_catalogs_views_and_verification(tmp_path: Path, view: Any) -> None:
+    path = granule(tmp_path / "a.h5")
+    document = write_dmrpp(path, missing=frozenset({"missed"}))
+    gridref.build([document], tmp_path / "a.gridref")
+    catalog = gridref.open_catalog(tmp_path / "a.gridref")
+    found = catalog.verify(all=True)
+    assert (found.n_arrays, found.not_compared) == (36, ())
+    assert [str(each.place.variable) for each in found.differences] == ["color"]  # blanks in names
+    names = ("both_f4", "all_i2", "contiguous_be", "text_zeros", "waves", "compact")
+    held = VirtualGroup({name: catalog.all_arrays()[name] for name in names})
+    root: Any = zarr.open_group(gridref.open_store(held, view), mode="r")
+    with h5py.File(path) as file:
+        for name in names:
+            np.testing.assert_array_equal(root[name][...], file[name][...])
 
 
 def test_linked_blocks_are_joined_where_they_end_between_elements(tmp_path: Path) -> None:

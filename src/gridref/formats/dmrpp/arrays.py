@@ -25,12 +25,12 @@ from gridref.formats.dmrpp.document import (
     Attributes,
     Scope,
     attributes_of,
-    element_type_of,
     read_document,
     walk,
 )
 from gridref.formats.dmrpp.files import GranuleFiles
 from gridref.formats.dmrpp.storage import Granule, Variable, stored_values
+from gridref.formats.dmrpp.types import element_type_of
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile
 from gridref.model.array import VirtualArray, VirtualGroup, check_name

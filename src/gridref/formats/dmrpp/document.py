@@ -1,8 +1,7 @@
-"""The XML of a DMR++ document: groups, dimensions, types and attributes.
+"""The XML of a DMR++ document: groups, dimensions and attributes.
 
 `read_document` parses the bytes. `walk` gives the groups with their paths, and a `Scope` finds
-dimensions and enumerations by the names that variables use. `attributes_of` and `element_type_of`
-say what a variable's attributes and elements are. Where the values are is told in `storage`.
+dimensions and enumerations by the names that variables use. `attributes_of` reads attributes.
 
 Sources: DAP4 Specification, Volume 1, https://docs.opendap.org/index.php/DAP4:_Specification_Volume_1;
 DMR++ documentation of the BES, https://github.com/OPENDAP/bes (``modules/dmrpp_module``).
@@ -23,15 +22,13 @@ import numpy as np
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.limits import beyond, limits
 from gridref.model.array import MAX_GROUP_DEPTH
-from gridref.model.encoding import Codec, bytes_codec
-from gridref.model.enumeration import CF_FLAGS, Enumeration
 
 DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"
 DMRPP = "{http://xml.opendap.org/dap/dmrpp/1.0.0#}"
 
 _MAX_BYTES = 1 << 62
 _MAX_RANK = 32
-_NUMBERS = {
+NUMBERS = {
     "Byte": "u1",
     "UInt8": "u1",
     "Int8": "i1",
@@ -44,16 +41,12 @@ _NUMBERS = {
     "Float32": "f4",
     "Float64": "f8",
 }
-_TEXTS = ("String", "URL", "Url")
+TEXTS = ("String", "URL", "Url")
 _OTHERS = ("Enum", "Structure", "Sequence", "Opaque", "Char")
 Names = tuple[str, ...]
 
-VARIABLES = frozenset(DAP + name for name in (*_NUMBERS, *_TEXTS, *_OTHERS))
+VARIABLES = frozenset(DAP + name for name in (*NUMBERS, *TEXTS, *_OTHERS))
 """Tags of variables."""
-_BYTE_ORDERS = {None: False, "LE": False, "BE": True}
-_PADDINGS = {"null_term": "terminated", "null_pad": "zeros", "space_pad": "spaces"}
-_MADE_UP_NAME = "NoNameEnum"
-"""How the writer names enumerations that have no name in the granule."""
 _ABOUT_THE_WRITER = "build_dmrpp_metadata"
 _OF_THE_ROOT = ("HDF5_GLOBAL", "NC_GLOBAL")
 _OF_UNLIMITED = ("DODS_EXTRA", "Unlimited_Dimension")
@@ -262,11 +255,11 @@ def _take(owner: ET.Element, found: Attributes) -> None:
 def _value(attribute: ET.Element, kind: str) -> Any:
     values = attribute.findall(f"{DAP}Value")
     texts = [each.get("value", each.text or "") for each in values]
-    if kind in _TEXTS:
+    if kind in TEXTS:
         return texts if len(texts) > 1 else "".join(texts)
-    if kind not in _NUMBERS:
+    if kind not in NUMBERS:
         raise SourceFormatError(f"its type is {kind!r}")
-    dtype = np.dtype(_NUMBERS[kind])
+    dtype = np.dtype(NUMBERS[kind])
     numbers = np.array([number(text, dtype) for text in texts], dtype)
     return numbers[0] if len(numbers) == 1 else numbers
 
@@ -289,157 +282,3 @@ def number(text: str, dtype: np.dtype[Any]) -> Any:
     if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         raise ValueError(f"{text[:40]!r} is no {dtype}")
     return dtype.type(value)
-
-
-# Types
-
-
-@dataclass(frozen=True)
-class ElementType:
-    """The elements of a variable.
-
-    Attributes
-    ----------
-    dtype
-        In native byte order; ``StringDType`` where the document has the texts themselves.
-    codecs
-        The codec chain up to the bytes to which filters are applied.
-    flags
-        Attributes with the names of an enumeration.
-    enumeration
-        The enumeration, if it has a name.
-    is_big_endian
-        Whether the document says so.
-    """
-
-    dtype: np.dtype[Any]
-    codecs: tuple[Codec, ...]
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    enumeration: Enumeration | None = None
-    is_big_endian: bool = False
-
-
-def element_type_of(variable: ET.Element, path: str, scope: Scope) -> ElementType:
-    """Describe the elements of a variable in the group `path`.
-
-    Numbers whose byte order is not stated are little-endian, as Hyrax reads them on its servers.
-
-    Raises
-    ------
-    SourceFormatError
-        If the document contradicts itself.
-    UnsupportedFeatureError
-        For types that have no dtype here.
-    """
-    chunks = variable.find(f"{DMRPP}chunks")
-    order = None if chunks is None else chunks.get("byteOrder")
-    if order not in _BYTE_ORDERS:
-        raise UnsupportedFeatureError(f"the byte order {order!r} is not known")
-    big = _BYTE_ORDERS[order]
-    kind = variable.tag.removeprefix(DAP)
-    if kind in _TEXTS:
-        return _text_type(variable, math.prod(scope.shape(variable, path)) == 1)
-    if kind == "Enum":
-        return _enum_type(scope.enumeration(variable, path), big)
-    if kind == "Structure":
-        offsets = "" if chunks is None else chunks.get("structOffset", "")
-        dtype = _struct(variable, path, scope, offsets)
-    else:
-        dtype = _plain(kind)
-    return ElementType(dtype, (bytes_codec(dtype, big_endian=big),), is_big_endian=big)
-
-
-def _plain(kind: str) -> np.dtype[Any]:
-    if kind not in _NUMBERS:
-        raise UnsupportedFeatureError(f"elements of the DAP4 type {kind} are not read")
-    return np.dtype(_NUMBERS[kind])
-
-
-def _text_type(variable: ET.Element, is_single: bool) -> ElementType:
-    """Texts of a fixed number of bytes. Texts of a variable length are in the document itself."""
-    fixed = variable.find(f"{DMRPP}FixedLengthStringArray")
-    if fixed is not None:
-        n_bytes = integer(fixed.get("string_length"), "the length of its strings")
-        padding = _PADDINGS.get(fixed.get("pad", ""), "")
-        if not padding or not n_bytes:
-            raise UnsupportedFeatureError(
-                f"strings of {n_bytes} bytes, padded by {fixed.get('pad')!r}, are not read"
-            )
-        return _fixed_text(n_bytes, padding)
-    chunks = variable.find(f"{DMRPP}chunks")
-    places = [each.get("nBytes") for each in variable.iter(f"{DMRPP}chunk")]
-    is_plain = chunks is None or not chunks.get("compressionType")
-    if len(places) == 1 and is_single and is_plain:
-        return _fixed_text(_bytes_of_text(places[0]), "terminated")
-    return ElementType(np.dtype(np.dtypes.StringDType()), (Codec("vlen-utf8"),))
-
-
-_POINTER_BYTES = 16
-"""A string of variable length is such a pointer in the granule: size, address and index."""
-
-
-def _bytes_of_text(text: str | None) -> int:
-    n_bytes = integer(text, "the number of bytes of its string")
-    if n_bytes in (0, _POINTER_BYTES):
-        raise UnsupportedFeatureError(
-            f"its {n_bytes} bytes may be a string, or a pointer to one of variable length"
-        )
-    return n_bytes
-
-
-def _fixed_text(n_bytes: int, padding: str) -> ElementType:
-    if n_bytes > limits().element_bytes:
-        raise UnsupportedFeatureError(beyond("element_bytes", f"elements of {n_bytes} bytes"))
-    codecs: tuple[Codec, ...] = (Codec("bytes"),)
-    if padding != "zeros" and (n_bytes, padding) != (1, "terminated"):
-        codecs = (Codec.of("gridref.hdf5_string", padding=padding), *codecs)
-    return ElementType(np.dtype(f"S{n_bytes}"), codecs)
-
-
-def _enum_type(declared: ET.Element, big: bool) -> ElementType:
-    """Integers with names; those of h5py's booleans are booleans."""
-    dtype = _plain(declared.get("basetype", ""))
-    if dtype.kind not in "iu":
-        raise UnsupportedFeatureError(f"enumerations of {dtype} are not read")
-    members = {}
-    for each in declared.iterfind(f"{DAP}EnumConst"):
-        try:
-            members[each.get("name", "")] = int(number(each.get("value", ""), dtype))
-        except ValueError as error:
-            raise SourceFormatError(f"its enumeration has a member that {error}") from error
-    if dtype == np.int8 and members == {"FALSE": 0, "TRUE": 1}:
-        return ElementType(np.dtype(bool), (bytes_codec(np.dtype(bool)),))
-    ordered = sorted(members.items(), key=lambda member: member[1])
-    meanings = " ".join(name.replace(" ", "_") for name, _ in ordered)
-    values = np.array([value for _, value in ordered], dtype)
-    name = declared.get("name", "")
-    named = name and not name.startswith(_MADE_UP_NAME)
-    return ElementType(
-        dtype,
-        (bytes_codec(dtype, big_endian=big),),
-        dict(zip(CF_FLAGS, (values, meanings), strict=True)) if members else {},
-        Enumeration(name, tuple(members.items())) if named else None,
-        big,
-    )
-
-
-def _struct(variable: ET.Element, path: str, scope: Scope, offsets: str) -> np.dtype[Any]:
-    """A structured dtype; without offsets, members follow each other."""
-    names, formats = [], []
-    for member in variable:
-        if member.tag not in VARIABLES:
-            continue
-        names.append(member.get("name", ""))
-        dtype = _plain(member.tag.removeprefix(DAP))
-        shape = scope.shape(member, path)
-        formats.append(np.dtype((dtype, shape)) if shape else dtype)
-    if not offsets:
-        return np.dtype(list(zip(names, formats, strict=True)))
-    numbers = [integer(text, "an offset of its members") for text in offsets.split()]
-    if len(numbers) != len(names):
-        raise SourceFormatError(f"its {len(names)} members are at the offsets {offsets!r}")
-    starts, size = [0, *numbers[:-1]], numbers[-1]
-    stops = [start + each.itemsize for start, each in zip(starts, formats, strict=True)]
-    if any(stop > after for stop, after in zip(stops, numbers, strict=True)):
-        raise SourceFormatError(f"its members overlap at the offsets {offsets!r}")
-    return np.dtype({"names": names, "formats": formats, "offsets": starts, "itemsize": size})

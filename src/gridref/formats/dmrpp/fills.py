@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gridref.formats.dmrpp.document import ElementType, number
+from gridref.formats.dmrpp.document import number
+from gridref.formats.dmrpp.types import ElementType
 
 _UNKNOWN = "unsupported-"
 _DIGITS = 6

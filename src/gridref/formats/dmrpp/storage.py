@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.contiguous import edge_policy, require_inside
-from gridref.formats.dmrpp.document import DAP, DMRPP, ElementType, integer
+from gridref.formats.dmrpp.document import DAP, DMRPP, integer
 from gridref.formats.dmrpp.fills import exact_fill
+from gridref.formats.dmrpp.types import ElementType
 from gridref.formats.hdf5.chunk_index import ChunkTable, numbers_inside
 from gridref.formats.hdf5.filters import Filter, filter_codecs
 from gridref.formats.hdf5.storage import chunks_between
