@@ -5,6 +5,8 @@ Inline arrays hold their values. All others are read by a function that the call
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ from numpy.typing import NDArray
 
 from gridref.cache import LRU
 from gridref.combine.options import Read
-from gridref.errors import InvalidRequestError
-from gridref.model.array import VirtualArray
+from gridref.errors import GridrefError, InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest, ChunkState
 
 KEPT_BYTES = 256 * 2**20
@@ -50,6 +53,26 @@ class Values:
         """
         return self._kept.get_or_load(id(array), lambda: (array, self._load(array)))[1]
 
+    def read_together(self, arrays: Iterable[VirtualArray]) -> None:
+        """Read arrays of numbers along one dimension at once, which costs less than one by one.
+
+        What cannot be read is left: whoever asks for it gets the error.
+        """
+        if self._read is None:
+            return
+        by_dtype: dict[np.dtype[Any], list[VirtualArray]] = {}
+        for array in arrays:
+            if array.ndim == 1 and array.dtype.kind in "iuf" and inline_values(array) is None:
+                by_dtype.setdefault(array.dtype, []).append(array)
+        for alike in by_dtype.values():
+            if not 1 < sum(array.nbytes for array in alike) <= KEPT_BYTES // 2:
+                continue
+            with suppress(GridrefError):
+                values = self._read(concatenate(alike, 0))
+                ends = np.cumsum([array.size for array in alike])
+                for array, own in zip(alike, np.split(values, ends[:-1]), strict=True):
+                    self._kept.put(id(array), (array, own))
+
     def _load(self, array: VirtualArray) -> NDArray[Any]:
         values = inline_values(array)
         if values is not None:
@@ -57,6 +80,14 @@ class Values:
         if self._read is None:
             raise InvalidRequestError("values are needed, and nothing can read them")
         return self._read(array)
+
+
+def with_labels_at_hand(groups: Iterable[VirtualGroup], read: Read) -> Read:
+    """Read the labels of groups, all at once; the function that it returns has them."""
+    values = Values(read)
+    arrays = (pair for group in groups for pair in group.all_arrays().items())
+    values.read_together(a for path, a in arrays if a.dims == (path.rpartition("/")[2],))
+    return values.of
 
 
 def content_key(array: VirtualArray) -> Any:

@@ -22,7 +22,7 @@ from gridref.api.layout.sources import REPLACED
 from gridref.combine import Combination, CombineOptions, DriftReport
 from gridref.combine.options import Read
 from gridref.combine.report import Drift
-from gridref.combine.values import Values
+from gridref.combine.values import with_labels_at_hand
 from gridref.errors import InvalidRequestError, Message, Option, Problem, UnclearLayoutError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
@@ -78,7 +78,7 @@ def laid_out_by_itself(
         cases = {f"one set of {len(every)} files": list(range(len(every)))}
         note = Drift.of("layout", "", cases, "laid out as OME-XML says")
         return {}, Combination(groups[0], DriftReport((note,), tuple(every)))
-    facts = Facts(files, groups, Values(read).of)
+    facts = Facts(files, groups, with_labels_at_hand(groups, read))
     tried = [
         _resolved(*_tried(candidate, facts, rules), facts, rules) for candidate in detect(facts)
     ]

@@ -16,14 +16,11 @@ import xarray as xr
 from gridref.api.building import Job
 from gridref.api.kept_scans import user_folder
 from gridref.api.layout.cubes import flat, nested_urls
-from gridref.api.layout.facts import Facts
 from gridref.api.opening import reader_for, subgroup
 from gridref.api.outcomes import RunOptions
 from gridref.api.scan import Failures, scan_each
 from gridref.api.summary import warn_of_left_out
 from gridref.combine import CombineOptions
-from gridref.combine.options import Read
-from gridref.combine.values import Values
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.faces.xarray.opening import CombiningError, placed, rules_of
 from gridref.faces.xarray.virtual_dataset import Url
@@ -152,11 +149,8 @@ def open_mfdataset(
             held[url] = part.attrs
             yield url, part.with_changes(report=root.report)
 
-    read = Values(reader_for(storage_options).read).of
-    scanned = [*prepared()]
-    if combine == "by_coords":
-        scanned = _by_labels(scanned, read)
-    done = placed(tree, scanned, concat_dim, combine, rules, read)
+    read = reader_for(storage_options).read
+    done = placed(tree, prepared(), concat_dim, combine, rules, read, by_label=True)
     if errors == "warn":
         warn_of_left_out(ScanReport(failures.findings))
     whole = done.unwrap()
@@ -232,17 +226,6 @@ def open_mfdatatree(
         raise CombiningError(error.problems) from None
     tree.encoding["drift"] = done.report
     return tree
-
-
-def _by_labels(
-    scanned: list[tuple[str, VirtualGroup]], read: Read
-) -> list[tuple[str, VirtualGroup]]:
-    """Files in the order of their labels: what they share is that of the first, as in xarray."""
-    facts = Facts([url for url, _ in scanned], [group for _, group in scanned], read)
-    try:
-        return [scanned[number] for number in facts.by_labels]
-    except TypeError:  # labels of several types
-        return scanned
 
 
 @dataclass(frozen=True)

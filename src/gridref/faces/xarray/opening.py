@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from gridref.api.layout.cubes import (
     nested_alike,
     nested_urls,
 )
+from gridref.api.layout.facts import Facts
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import Combining, Labels, Layout, Mosaic, Ragged, Row, Stack
 from gridref.api.layout.sources import LabelSources
@@ -31,7 +33,7 @@ from gridref.api.scan import scan_each
 from gridref.api.units import with_converter
 from gridref.combine import Combination, CombineOptions, DriftReport, combine
 from gridref.combine.options import Read
-from gridref.combine.values import Values
+from gridref.combine.values import with_labels_at_hand
 from gridref.errors import CombineError, InvalidRequestError, Message, Option
 from gridref.faces.xarray.virtual_dataset import (
     Loading,
@@ -299,6 +301,8 @@ def placed(
     rules: Rules,
     read: Read,
     way: Layout | None = None,
+    *,
+    by_label: bool = False,
 ) -> Combination:
     """Combine groups as xarray's ``open_mfdataset`` does, or by another layout.
 
@@ -310,6 +314,9 @@ def placed(
         Addresses and groups.
     way
         The layout, in place of `combine`.
+    by_label
+        Whether what files share is that of the first by its labels, as in xarray, and not of the
+        first given.
 
     Raises
     ------
@@ -320,7 +327,10 @@ def placed(
     dims: list[str | None] = [concat_dim] if single else list(concat_dim)  # type: ignore[list-item, arg-type]
     named = tuple(dim for dim in dims if dim)
     try:
-        groups, read = dict(scanned), Values(read).of
+        groups = dict(scanned)
+        read = with_labels_at_hand(groups.values(), read)
+        if by_label and combine == "by_coords":
+            groups = _by_label(groups, read)
         alike = rules.of(list(groups.values()))
         if way is None and combine == "nested":
             done = combine_nested(nested_alike(tree, groups), dims, read, alike)
@@ -336,6 +346,15 @@ def placed(
     if done.group is None:
         raise CombiningError(done.problems)
     return done
+
+
+def _by_label(groups: Mapping[str, VirtualGroup], read: Read) -> dict[str, VirtualGroup]:
+    """Files in the order of their labels."""
+    urls = list(groups)
+    facts = Facts(urls, list(groups.values()), read)
+    with suppress(TypeError):  # labels of several types
+        urls = [urls[number] for number in facts.by_labels]
+    return {url: groups[url] for url in urls}
 
 
 def _way(
