@@ -184,6 +184,8 @@ def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | No
         return None
     if any(kind.array.dtype.kind not in "iufSU" for kind in column.kinds):
         return None
+    if len({kind.array.dtype.kind in "SU" for kind in column.kinds}) > 1:  # texts and numbers
+        return None
     if not all(values.available(array) for array in column.arrays):
         return None
     labels = [values.of(array) for array in column.arrays]

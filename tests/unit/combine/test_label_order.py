@@ -191,6 +191,10 @@ def test_what_is_said_of_the_order_of_labels(labels: Any, expected: list[str]) -
     assert reports(*(np.array(part, kind) for part in labels)) == expected
 
 
+def test_texts_and_numbers_have_no_order() -> None:
+    assert reports(np.array([0.0, 1.0]), np.array(["2", "3"])) == ["dtype-differs"]
+
+
 def by_label(*labels: Any) -> tuple[list[Any], list[tuple[str, str]]]:
     """Labels of the result, where each value is ten times its label; and what is said of them."""
     kind = "S1" if isinstance(labels[0][0], str) else "f8"
