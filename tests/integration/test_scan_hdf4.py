@@ -172,18 +172,33 @@ def test_layouts(tmp_path: Path, layout: str, region: tuple[int, int], fill: int
     assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
 
 
-def test_records_that_grow_in_turn_are_linked_blocks_of_rows(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf"
+def write_records(path: Path, n_records: int = 200) -> Path:
+    """Three data sets that grow in turn, so that their linked blocks are mixed."""
     file = SD(str(path), SDC.WRITE | SDC.CREATE)
     datasets = [file.create(f"v{number}", SDC.FLOAT32, (SDC.UNLIMITED, 30)) for number in range(3)]
     for dataset in datasets:
         dataset.dim(0).setname("time")
-    for record in range(200):
+    for record in range(n_records):
         for dataset in datasets:
             dataset[record] = numbers("f4", (30,))
     for dataset in datasets:
         dataset.endaccess()
     file.end()
+    return path
+
+
+@pytest.mark.parametrize("n_kept", [100, 10])
+def test_linked_blocks_may_hold_more_rows_than_the_data_set(tmp_path: Path, n_kept: int) -> None:
+    path = write_records(tmp_path / "a.hdf")
+    data = path.read_bytes().replace(b"UDim0.0", b"Dim0.0\0")
+    path.write_bytes(data.replace((200).to_bytes(4, "big"), n_kept.to_bytes(4, "big")))
+    group = gridref.scan(path)
+    assert group.arrays["v1"].shape == (n_kept, 30)
+    assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
+
+
+def test_records_that_grow_in_turn_are_linked_blocks_of_rows(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.hdf")
     group = gridref.scan(path)
     assert group.unlimited_dims == {"time"}
     assert group.arrays["v1"].n_blocks > 1

@@ -153,7 +153,7 @@ class Stored:
         if held < n_bytes:
             raise SourceFormatError(f"{held} of its {n_bytes} bytes are stored")
         row_bytes = n_bytes // (dataset.shape[0] if dataset.shape else 1)
-        ends = np.cumsum([run.length for run in runs])[:-1]
+        ends = np.cumsum([run.length for run in runs])[:-1].clip(max=n_bytes)
         if len(runs) == 1:
             return self._of_run(dataset, dataset.shape, runs[0], source)
         if (ends % row_bytes).any() or min(run.offset for run in runs) < 0:
@@ -234,7 +234,7 @@ class Stored:
         state = np.full(n_chunks, ChunkState.MISSING, np.uint8)
         inline = bytearray()
         for place, key in zip(places.tolist(), keys, strict=True):
-            runs = self.elements.runs(key)
+            runs = self.elements.runs(key) or [Run(0, 0)]
             state[place] = ChunkState.RANGE if len(runs) == 1 else ChunkState.INLINE
             offset[place], length[place] = runs[0]
             if len(runs) > 1:
