@@ -52,7 +52,8 @@ class Limits:
     inline_chunk_bytes: int = 2**28
     """Bytes of a decoded chunk whose values are kept in the references, such as texts."""
     inline_decoded_bytes: int = 2**30
-    """Bytes of all decoded chunks of such a dataset, or eight times its values."""
+    """Bytes of all decoded chunks of such a dataset, or eight times its values; and of all values
+    that a DMR++ document holds."""
     external_files: int = 4096
     """Pieces of external files that hold a dataset, and files that a DMR++ document names."""
     mapping_pieces: int = 100_000

@@ -631,6 +631,18 @@ def test_a_refused_variable_leaves_the_others(tmp_path: Path) -> None:
     assert {finding.path for finding in group.report.skipped} == {"/o", "/s"}
 
 
+def test_all_values_in_a_document_have_a_limit(
+    tmp_path: Path, limited: Callable[[str], None]
+) -> None:
+    one = f"<dmrpp:missingdata>{packed(zlib.compress(bytes(8000)))}</dmrpp:missingdata>"
+    all_of_them = [variable(one, (4000,)).replace('"v"', f'"v{n}"') for n in range(3)]
+    document = document_of(tmp_path, *all_of_them)
+    assert len(gridref.scan(document).arrays) == 3
+    limited("inline_decoded_bytes=20000")
+    with pytest.raises(UnsupportedFeatureError, match="values of 24000 bytes so far, more than"):
+        gridref.scan(document)
+
+
 def test_files_have_a_limit(tmp_path: Path, limited: Callable[[str], None]) -> None:
     names = [f"{number}.h5" for number in range(4)]
     for name in names:

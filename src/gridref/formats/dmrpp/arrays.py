@@ -29,7 +29,7 @@ from gridref.formats.dmrpp.document import (
     walk,
 )
 from gridref.formats.dmrpp.files import GranuleFiles
-from gridref.formats.dmrpp.storage import Granule, Variable, stored_values
+from gridref.formats.dmrpp.storage import Document, Variable, stored_values
 from gridref.formats.dmrpp.types import element_type_of
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile
@@ -57,7 +57,7 @@ class _Scan:
     def __init__(self, file: ScanFile, root: ET.Element, options: ScanOptions) -> None:
         self.url = file.name
         self.scope = Scope(root)
-        self.granule = Granule(
+        self.document = Document(
             GranuleFiles(file.name, root.get(f"{DMRPP}href", ""), options).source,
             f"{DMRPP}version" in root.attrib,
             options.max_chunk_bytes,
@@ -126,7 +126,7 @@ class _Scan:
         attrs = self.attributes(node, f"{path}/{node.get('name')}").public
         element = element_type_of(node, path, self.scope)
         check_element_size(element.dtype)
-        stored = stored_values(Variable(node, shape, element, attrs), self.granule)
+        stored = stored_values(Variable(node, shape, element, attrs), self.document)
         if attrs.keys().isdisjoint(element.flags):
             attrs = {**attrs, **element.flags}
         if stored.chunks is None:

@@ -18,7 +18,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -67,7 +67,7 @@ class Stored:
 
 
 @dataclass
-class Granule:
+class Document:
     """What the variables of a document share.
 
     Attributes
@@ -78,18 +78,19 @@ class Granule:
         Whether the document states the version of its writer.
     max_chunk_bytes, max_inline_bytes
         As in `gridref.formats.ScanOptions`.
-    n_rows
-        Rows of all manifests so far.
+    n_rows, n_inline_bytes
+        Rows of all manifests so far, and bytes of values that are kept in them.
     """
 
     source: Callable[[str | None], Source]
     has_version: bool
     max_chunk_bytes: int
     max_inline_bytes: int
-    n_rows: int = field(default=0)
+    n_rows: int = 0
+    n_inline_bytes: int = 0
 
-    def count(self, n_rows: int) -> None:
-        """Count rows of another manifest.
+    def count(self, n_rows: int, n_inline_bytes: int = 0) -> None:
+        """Count rows and bytes of another manifest.
 
         Raises
         ------
@@ -99,7 +100,11 @@ class Granule:
         if self.n_rows + n_rows > limits().chunk_rows:
             what = f"the variables so far have {self.n_rows + n_rows} chunks"
             raise UnsupportedFeatureError(beyond("chunk_rows", what))
+        if self.n_inline_bytes + n_inline_bytes > limits().inline_decoded_bytes:
+            what = f"the DMR++ holds values of {self.n_inline_bytes + n_inline_bytes} bytes so far"
+            raise UnsupportedFeatureError(beyond("inline_decoded_bytes", what))
         self.n_rows += n_rows
+        self.n_inline_bytes += n_inline_bytes
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class Variable:
         return math.prod(self.shape) * self.element.dtype.itemsize
 
 
-def stored_values(variable: Variable, granule: Granule) -> Stored:
+def stored_values(variable: Variable, document: Document) -> Stored:
     """Find the values of a variable.
 
     Raises
@@ -147,21 +152,21 @@ def stored_values(variable: Variable, granule: Granule) -> Stored:
         raise SourceFormatError("its values are said to be at several places")
     for name, node in children.items():
         if name == "chunk":
-            return _in_granule(variable, [node], {}, granule)
+            return _in_granule(variable, [node], {}, document)
         if name not in _INLINE:
             raise UnsupportedFeatureError(f"values in dmrpp:{name} are not read")
         fill = _fill(variable, {} if chunks is None else chunks.attrib, any_missing=False)
-        return Stored(_INLINE[name](variable, node, granule), fill, _WHY_INLINE[name])
+        return Stored(_INLINE[name](variable, node, document), fill, _WHY_INLINE[name])
     if chunks is None:
         raise UnsupportedFeatureError("the DMR++ does not say where its values are")
-    return _in_granule(variable, list(chunks), chunks.attrib, granule)
+    return _in_granule(variable, list(chunks), chunks.attrib, document)
 
 
 # Byte ranges of the granule
 
 
 def _in_granule(
-    variable: Variable, nodes: Sequence[ET.Element], about: Mapping[str, str], granule: Granule
+    variable: Variable, nodes: Sequence[ET.Element], about: Mapping[str, str], document: Document
 ) -> Stored:
     by_tag: dict[str, list[ET.Element]] = {}
     for node in nodes:
@@ -172,23 +177,23 @@ def _in_granule(
     is_linked = about.get("LBChunk") == "true" or places.is_linked
     if by_tag or is_linked or (blocks.n and (places.n or lengths)):
         raise UnsupportedFeatureError("chunks of several linked blocks are not read")
-    filters = _filters(about, granule.has_version, variable.element.dtype.itemsize)
+    filters = _filters(about, document.has_version, variable.element.dtype.itemsize)
     if 0 in variable.shape or not (places.n or blocks.n):
         return Stored(None, _fill(variable, about, any_missing=0 not in variable.shape))
     if variable.element.dtype.kind == "T":
         raise UnsupportedFeatureError("strings of variable length are pointers in the granule")
     if lengths:
         sizes = _integers((lengths[0].text or "").split(), "the shape").tolist()
-        chunks = _in_chunks(variable, places, tuple(sizes), filters, granule)
+        chunks = _in_chunks(variable, places, tuple(sizes), filters, document)
     elif places.n > 1:
         raise SourceFormatError(f"it has {places.n} chunks, whose shape is not stated")
     elif filters and blocks.n:
         raise UnsupportedFeatureError("compressed data in several linked blocks are not read")
     elif filters:
         whole = places.at_origin(variable.shape)
-        chunks = _in_chunks(variable, whole, variable.shape, filters, granule)
+        chunks = _in_chunks(variable, whole, variable.shape, filters, document)
     else:
-        chunks = _in_pieces(variable, blocks if blocks.n else places, granule)
+        chunks = _in_pieces(variable, blocks if blocks.n else places, document)
     any_missing = bool((chunks[1].state == ChunkState.MISSING).any())
     return Stored(chunks, _fill(variable, about, any_missing=any_missing))
 
@@ -245,11 +250,11 @@ class _Places:
         texts = joined[1:-1].replace("][", ",").split(",") if rank else []
         return np.array(list(map(int, texts)), np.int64).reshape(self.n, rank)
 
-    def sources(self, granule: Granule) -> tuple[tuple[Source, ...], NDArray[np.int32]]:
+    def sources(self, document: Document) -> tuple[tuple[Source, ...], NDArray[np.int32]]:
         """The files, and the number of the file of each place."""
         hrefs = list(dict.fromkeys(self.href))
-        sources = list(dict.fromkeys(map(granule.source, hrefs)))
-        numbers = {href: sources.index(granule.source(href)) for href in hrefs}
+        sources = list(dict.fromkeys(map(document.source, hrefs)))
+        numbers = {href: sources.index(document.source(href)) for href in hrefs}
         which = np.array([numbers[href] for href in self.href], np.int32)
         for at, source in enumerate(sources):
             own = which == at
@@ -284,7 +289,7 @@ def _in_chunks(
     places: _Places,
     chunk_shape: tuple[int, ...],
     filters: tuple[Codec, ...],
-    granule: Granule,
+    document: Document,
 ) -> tuple[Encoding, ChunkManifest]:
     shape, element = variable.shape, variable.element
     if len(chunk_shape) != len(shape) or 0 in chunk_shape:
@@ -299,10 +304,10 @@ def _in_chunks(
     numbers = numbers_inside(coords.T, grid) if shape else np.zeros(places.n, np.int64)
     if rest.any() or (numbers < 0).any() or len(np.unique(numbers)) < places.n:
         raise SourceFormatError("its chunks are not at places of the grid, each at one")
-    sources, which = places.sources(granule)
+    sources, which = places.sources(document)
     mask = None if places.mask is None else places.mask.astype(np.uint32)
     table = ChunkTable(grid, numbers, places.offset, places.length, mask)
-    granule.count(table.n_chunks)
+    document.count(table.n_chunks)
     manifest = table.to_manifest(sources[0])
     if len(sources) > 1:
         column = np.zeros(table.n_chunks, np.int32)
@@ -312,19 +317,19 @@ def _in_chunks(
 
 
 def _in_pieces(
-    variable: Variable, pieces: _Places, granule: Granule
+    variable: Variable, pieces: _Places, document: Document
 ) -> tuple[Encoding, ChunkManifest]:
     """Contiguous data, mostly in one piece; it is cut so that no chunk is in two of them."""
     shape, element = variable.shape, variable.element
     _require_all(variable, int(pieces.length.sum()))
     first = np.cumsum(pieces.length) - pieces.length
     chunk_shape = chunks_between(
-        shape, element.dtype.itemsize, first[1:].tolist(), granule.max_chunk_bytes
+        shape, element.dtype.itemsize, first[1:].tolist(), document.max_chunk_bytes
     )
     if chunk_shape is None:
         raise UnsupportedFeatureError("its linked blocks begin inside of elements")
-    granule.count(math.prod(chunk_counts(shape, chunk_shape)))
-    sources, which = pieces.sources(granule)
+    document.count(math.prod(chunk_counts(shape, chunk_shape)))
+    sources, which = pieces.sources(document)
     start, count = (each * element.dtype.itemsize for each in chunk_runs(shape, chunk_shape))
     piece = np.searchsorted(first, start, side="right") - 1
     manifest = ChunkManifest.from_columns(
@@ -346,45 +351,45 @@ def _require_all(variable: Variable, n_bytes: int) -> None:
 
 
 def _compact(
-    variable: Variable, node: ET.Element, granule: Granule
+    variable: Variable, node: ET.Element, document: Document
 ) -> tuple[Encoding, ChunkManifest]:
-    raw = _from_base64(node, granule)
+    raw = _from_base64(node, document)
     if variable.element.dtype.kind != "T":
-        return _values(variable, raw, granule)
+        return _values(variable, raw, document)
     if math.prod(variable.shape) != 1:
         raise UnsupportedFeatureError("the length of its strings is not stated")
-    return _texts(variable, [raw.partition(b"\0")[0]], granule)
+    return _texts(variable, [raw.partition(b"\0")[0]], document)
 
 
 def _missing_data(
-    variable: Variable, node: ET.Element, granule: Granule
+    variable: Variable, node: ET.Element, document: Document
 ) -> tuple[Encoding, ChunkManifest]:
     """Values that the writer worked out: compressed, unless it is only one."""
     if variable.element.dtype.kind in "ST":
         raise UnsupportedFeatureError("missing data that are texts are not read")
-    _check_size(variable.n_bytes, granule)
-    raw = _from_base64(node, granule)
+    _check_size(variable.n_bytes, document)
+    raw = _from_base64(node, document)
     is_single = math.prod(variable.shape) == 1
-    return _values(variable, raw if is_single else _inflated(raw, variable.n_bytes), granule)
+    return _values(variable, raw if is_single else _inflated(raw, variable.n_bytes), document)
 
 
-def _values(variable: Variable, raw: bytes, granule: Granule) -> tuple[Encoding, ChunkManifest]:
+def _values(variable: Variable, raw: bytes, document: Document) -> tuple[Encoding, ChunkManifest]:
     """Values as they were in the memory of the writer, which is little-endian."""
     element = variable.element
     if element.dtype.names is not None:
         raise UnsupportedFeatureError("structures that the DMR++ itself holds are not read")
     _require_all(variable, len(raw))
     codecs = (*element.codecs[:-1], bytes_codec(element.dtype))
-    return _as_chunk(variable, raw, granule, codecs)
+    return _as_chunk(variable, raw, document, codecs)
 
 
 def _texts_of_variable_length(
-    variable: Variable, node: ET.Element, granule: Granule
+    variable: Variable, node: ET.Element, document: Document
 ) -> tuple[Encoding, ChunkManifest]:
     if variable.element.dtype.kind != "T":
         raise SourceFormatError("it has texts, but its type is another one")
     n_texts = math.prod(variable.shape)
-    _check_size(4 * n_texts, granule)
+    _check_size(4 * n_texts, document)
     texts: list[bytes] = []
     for each in node.iterfind(f"{DAP}v"):
         count = integer(each.get("c", "1"), "the number of equal texts")
@@ -393,12 +398,12 @@ def _texts_of_variable_length(
         text, size = (each.text or "").encode(), each.get("s")
         if size is not None:
             n_bytes = integer(size, "the size of a text")
-            _check_size(n_bytes, granule)
-            text = _inflated(_from_base64(each, granule), n_bytes)
+            _check_size(n_bytes, document)
+            text = _inflated(_from_base64(each, document), n_bytes)
         texts += [text] * count
     if len(texts) != n_texts:
         raise SourceFormatError(f"it has {len(texts)} of {n_texts} texts")
-    return _texts(variable, texts, granule)
+    return _texts(variable, texts, document)
 
 
 _INLINE = {
@@ -414,9 +419,9 @@ _WHY_INLINE = {
 
 
 def _texts(
-    variable: Variable, texts: Sequence[bytes], granule: Granule
+    variable: Variable, texts: Sequence[bytes], document: Document
 ) -> tuple[Encoding, ChunkManifest]:
-    _check_size(4 * len(texts) + sum(map(len, texts)), granule)
+    _check_size(4 * len(texts) + sum(map(len, texts)), document)
     parts = [struct.pack("<I", len(texts))]
     for text in texts:
         try:
@@ -424,20 +429,20 @@ def _texts(
         except UnicodeDecodeError as error:
             raise UnsupportedFeatureError(f"a text is not UTF-8: {text[:40]!r}") from error
         parts += (struct.pack("<I", len(text)), text)
-    return _as_chunk(variable, b"".join(parts), granule, (Codec("vlen-utf8"),))
+    return _as_chunk(variable, b"".join(parts), document, (Codec("vlen-utf8"),))
 
 
 def _as_chunk(
-    variable: Variable, raw: bytes, granule: Granule, codecs: tuple[Codec, ...]
+    variable: Variable, raw: bytes, document: Document, codecs: tuple[Codec, ...]
 ) -> tuple[Encoding, ChunkManifest]:
-    granule.count(1)
+    document.count(1, len(raw))
     shape = tuple(max(1, extent) for extent in variable.shape)
     return shared_encoding(shape, variable.element.dtype, codecs), ChunkManifest.from_inline([raw])
 
 
-def _from_base64(node: ET.Element, granule: Granule) -> bytes:
+def _from_base64(node: ET.Element, document: Document) -> bytes:
     text = "".join((node.text or "").split())
-    _check_size(len(text) // 4 * 3, granule)
+    _check_size(len(text) // 4 * 3, document)
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -455,11 +460,11 @@ def _inflated(raw: bytes, n_bytes: int) -> bytes:
     return data
 
 
-def _check_size(n_bytes: int, granule: Granule) -> None:
-    if n_bytes > granule.max_inline_bytes:
+def _check_size(n_bytes: int, document: Document) -> None:
+    if n_bytes > document.max_inline_bytes:
         raise UnsupportedFeatureError(
             f"the DMR++ holds {n_bytes} bytes of its values, which would be kept in the references;"
-            f" raise max_inline_bytes (now {granule.max_inline_bytes}) to keep them"
+            f" raise max_inline_bytes (now {document.max_inline_bytes}) to keep them"
         )
 
 
