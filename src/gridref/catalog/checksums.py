@@ -115,17 +115,14 @@ def write_checksums(
         "first_source": source[first].tolist(),
         "unchecked": list(unchecked),
     }
-    writer = TableWriter(folder.create(file), CHECKSUM_SCHEMA)
-    try:
+    with TableWriter(folder, file, CHECKSUM_SCHEMA) as writer:
+        writer.index = json.dumps(index)
         for start in first:
             rows = slice(start, start + ROW_GROUP_ROWS)
             steps = steps_of_offsets(source[rows], offset[rows], length[rows])
             columns = [source[rows], steps, length[rows], crc32c[rows]]
             writer.write(table_of(columns, CHECKSUM_SCHEMA))
-        return writer.finish(file, json.dumps(index))
-    except BaseException:
-        writer.abandon()
-        raise
+    return writer.entry
 
 
 class ChecksumTable:

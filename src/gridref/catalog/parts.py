@@ -177,20 +177,15 @@ class ChunkTable:
 
     def take(self, rows: Int64Array) -> ChunkManifest:
         """The given rows, in the given order."""
-        starts = self.table.row_group_starts
-        groups = np.searchsorted(starts, rows, side="right") - 1
-        numbers = np.unique(groups)
-        if numbers.size == 1:
-            number = int(numbers[0])
-            return self._manifest(*self._taken(number, rows - starts[number]))
+        groups = list(self.table.by_row_group(rows))
+        if len(groups) == 1:
+            number, _, own = groups[0]
+            return self._manifest(*self._taken(number, own))
         result = _Rows(*(np.zeros(rows.size, dtype) for dtype in ("i4", "i8", "i8", "u1", "u4")))
         payloads = []
         n_inline = 0
-        order = np.argsort(groups, kind="stable")
-        bounds = np.append(np.searchsorted(groups[order], numbers), rows.size)
-        for position, number in enumerate(numbers.tolist()):
-            wanted = order[bounds[position] : bounds[position + 1]]
-            part, payload = self._taken(number, rows[wanted] - starts[number])
+        for number, wanted, own in groups:
+            part, payload = self._taken(number, own)
             part.offset[part.state == ChunkState.INLINE] += n_inline
             n_inline += len(payload)
             payloads.append(payload)

@@ -121,12 +121,9 @@ class StatisticsTable:
 
     def take(self, rows: Int64Array) -> ChunkStatistics:
         """The given rows, in the given order; row groups are read that hold any."""
-        starts = self.table.row_group_starts
-        groups = np.searchsorted(starts, rows, side="right") - 1
         found = ChunkStatistics.unknown(len(rows))
-        for number in np.unique(groups).tolist():
-            mine = np.flatnonzero(groups == number)
-            found.put(mine, self._group(number).take(rows[mine] - starts[number]))
+        for number, mine, own in self.table.by_row_group(rows):
+            found.put(mine, self._group(number).take(own))
         return found
 
     def _group(self, number: int) -> ChunkStatistics:
@@ -145,13 +142,9 @@ class StatisticsTable:
 
 def write_statistics(folder: TablePlace, file: str, statistics: ChunkStatistics) -> TableEntry:
     """Write the statistics of all chunk rows of a part as a table."""
-    writer = TableWriter(folder.create(file), STATISTICS_SCHEMA)
-    try:
+    with TableWriter(folder, file, STATISTICS_SCHEMA) as writer:
         writer.write(table_of(statistics.to_arrow(), STATISTICS_SCHEMA))
-        return writer.finish(file)
-    except BaseException:
-        writer.abandon()
-        raise
+    return writer.entry
 
 
 # Conditions, and the chunks that may match them

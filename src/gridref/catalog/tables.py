@@ -12,14 +12,14 @@ import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.catalog.entries import TableEntry
-from gridref.catalog.folder import WritableFile
+from gridref.catalog.folder import TablePlace, WritableFile
 from gridref.errors import (
     CatalogCorruptError,
     GridrefError,
@@ -229,18 +229,31 @@ _NESTED = ("row_stride", "stored_shape", "origin", "step")
 class TableWriter:
     """Writes one table, and counts and digests the file on the way.
 
+    A context manager: the table is complete when its block ends, and stays as it is after an error.
+
     Parameters
     ----------
-    file
-        A new binary file. It is closed by `finish`.
+    folder, name
+        Where the table is written, and the name of its file.
     schema
         The schema of the table.
+
+    Attributes
+    ----------
+    index
+        What the metadata of the file say under `INDEX_KEY`.
+    entry
+        What the catalog says of the table, once that is complete.
     """
 
-    def __init__(self, file: WritableFile, schema: pa.Schema) -> None:
+    entry: TableEntry
+
+    def __init__(self, folder: TablePlace, name: str, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
-        self._sink = _DigestingSink(file)
+        self.index = ""
+        self._name = name
+        self._sink = _DigestingSink(folder.create(name))
         self._n_rows = 0
         dictionary = [
             f"{name}.list.element" if name in _NESTED else name
@@ -262,7 +275,7 @@ class TableWriter:
                 store_schema=False,
             )
         except BaseException:
-            self.abandon()
+            self._abandon()
             raise
 
     def write(self, table: pa.Table | pa.RecordBatch) -> None:
@@ -273,19 +286,28 @@ class TableWriter:
         if table.num_rows:
             self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
-    def finish(self, name: str, index: str = "") -> TableEntry:
-        """Complete and close the file, called `name`, with an index in its metadata."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            self._finish()
+        else:
+            self._abandon()
+
+    def _finish(self) -> None:
         try:
-            if index:
-                self._writer.add_key_value_metadata({INDEX_KEY: index})
+            if self.index:
+                self._writer.add_key_value_metadata({INDEX_KEY: self.index})
             self._writer.close()
         except BaseException:
-            self.abandon()
+            self._abandon()
             raise
         self._sink.close_file()
-        return TableEntry(name, self._n_rows, self._sink.n_bytes, self._sink.digest.hexdigest())
+        digest = self._sink.digest.hexdigest()
+        self.entry = TableEntry(self._name, self._n_rows, self._sink.n_bytes, digest)
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Close the file as it is. The Parquet writer would complete it on its own."""
         self._sink.is_abandoned = True
         try:
@@ -518,6 +540,19 @@ class TableFile:
             (head + i, slice(max(first, low) - low, min(stop, high) - low))
             for i, (low, high) in enumerate(itertools.pairwise(bounds))
         ]
+
+    def by_row_group(self, rows: Int64Array) -> Iterator[tuple[int, NDArray[np.intp], Int64Array]]:
+        """The row groups that hold some rows: number, which of the rows, and where in the group."""
+        starts = self.row_group_starts
+        groups = np.searchsorted(starts, rows, side="right") - 1
+        if groups.size and groups.min() == groups.max():  # most of the time
+            number = int(groups[0])
+            yield number, np.arange(rows.size), rows - starts[number]
+            return
+        order = np.argsort(groups, kind="stable")
+        numbers, first = np.unique(groups[order], return_index=True)
+        for number, own in zip(numbers.tolist(), np.split(order, first[1:]), strict=False):
+            yield number, own, rows[own] - starts[number]
 
     def corrupt(self, reason: str) -> CatalogCorruptError:
         """The error for a table that is not as it should be."""

@@ -12,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -31,7 +30,7 @@ from gridref.catalog.chunk_rows import (
     layout_rows,
 )
 from gridref.catalog.document import SourceUrls
-from gridref.catalog.entries import ArrayRows, ChunkCounts, PartEntry, TableEntry
+from gridref.catalog.entries import ArrayRows, ChunkCounts, PartEntry
 from gridref.catalog.folder import TablePlace
 from gridref.catalog.sources import relative_url, remember, split
 from gridref.catalog.statistics import ChunkStatistics, HasStatistics, write_statistics
@@ -323,24 +322,24 @@ def write_part(
     names = part_files(commit)
     rows = _Rows(folder, described, list(arrays), source_urls, keep_secrets)
     checksums = ChecksumRows(rows.index)
-    with _table(folder, names[0], CHUNK_SCHEMA) as chunks:
+    with TableWriter(folder, names[0], CHUNK_SCHEMA) as chunks:
         for batch in chunk_batches(described, rows.index):
             chunks.write(batch.to_arrow(rows.names))
             rows.add(batch)
             checksums.add(batch)
     found = rows.finished()
-    with _table(folder, names[1], BLOCK_SCHEMA) as blocks:
+    with TableWriter(folder, names[1], BLOCK_SCHEMA) as blocks:
         _write_blocks(blocks, arrays, layouts)
         blocks.index = json.dumps({path: each.to_json() for path, each in found.items()})
     after, numbers, rest = split(rows.urls, prefixes)
-    with _table(folder, names[2], SOURCE_SCHEMA) as sources:
+    with TableWriter(folder, names[2], SOURCE_SCHEMA) as sources:
         sources.write(sources_table(rows.index.sources, numbers, rest))
     known, unchecked = checksums.found()
     checked = write_checksums(folder, names[3], known, unchecked) if known else None
     values = _known_values(described) if keep_statistics else None
     statistics = None if values is None else write_statistics(folder, names[4], values)
     remember(rows.index.sources, rows.urls)
-    tables = (sources.finished(), blocks.finished(), chunks.finished())
+    tables = (sources.entry, blocks.entry, chunks.entry)
     identities = {source.told_by for source in rows.index.sources} or {"strict"}
     strictest = next(each for each in IDENTITIES if each in identities)
     entry = PartEntry(*tables, checksums=checked, statistics=statistics)
@@ -433,41 +432,6 @@ def _layouts(arrays: Mapping[str, VirtualArray]) -> list[RowLayout]:
     return layouts
 
 
-class _Table:
-    """A table that is being written, and what became of it."""
-
-    def __init__(self, folder: TablePlace, name: str, schema: pa.Schema) -> None:
-        self.index = ""
-        self._name = name
-        self._writer = TableWriter(folder.create(name), schema)
-        self._entry: TableEntry | None = None
-
-    def write(self, rows: pa.Table) -> None:
-        self._writer.write(rows)
-
-    def finish(self) -> None:
-        self._entry = self._writer.finish(self._name, self.index)
-
-    def abandon(self) -> None:
-        self._writer.abandon()
-
-    def finished(self) -> TableEntry:
-        assert self._entry is not None
-        return self._entry
-
-
-@contextmanager
-def _table(folder: TablePlace, name: str, schema: pa.Schema) -> Iterator[_Table]:
-    """A table to write, which is complete afterwards."""
-    table = _Table(folder, name, schema)
-    try:
-        yield table
-    except BaseException:
-        table.abandon()
-        raise
-    table.finish()
-
-
 def _add_counts(sums: np.ndarray[Any, Any], batch: ChunkBatch) -> None:
     """Rows of one array follow each other, so sums over runs are sums over arrays."""
     heads = np.flatnonzero(np.concatenate([[True], batch.array[1:] != batch.array[:-1]]))
@@ -483,7 +447,7 @@ def _add_counts(sums: np.ndarray[Any, Any], batch: ChunkBatch) -> None:
 
 
 def _write_blocks(
-    writer: _Table, arrays: Mapping[str, VirtualArray], layouts: list[RowLayout]
+    writer: TableWriter, arrays: Mapping[str, VirtualArray], layouts: list[RowLayout]
 ) -> None:
     parts = [
         blocks_table(path, array.blocks, layout.first_row)
