@@ -47,7 +47,7 @@ from gridref.catalog import CatalogGroup, compare_catalogs
 from gridref.catalog import Change as CatalogChange
 from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog import write_catalog as put_catalog
-from gridref.catalog.commit import Access, Base, Change, Step, commit, read_base, record
+from gridref.catalog.commit import Access, Base, Change, Step, Wanted, commit, read_base, recording
 from gridref.catalog.document import Commit, Pruned
 from gridref.catalog.growth import written
 from gridref.catalog.history import (
@@ -236,10 +236,10 @@ class Keeper:
         keeper.sources = self.sources
         return keeper
 
-    def commit(self, change: Callable[[Base], Change | Step | None]) -> Catalog:
+    def commit(self, change: Callable[[Base], Wanted]) -> Catalog:
         """Commit what a change makes of the newest snapshot; return the catalog as it is then."""
 
-        def amending(base: Base) -> Change | Step | None:
+        def amending(base: Base) -> Wanted:
             if self.amends not in (None, base.root.snapshot.id):
                 raise CatalogConflictError(
                     f"the last snapshot is {base.root.snapshot.id} by now, and not {self.amends},"
@@ -253,32 +253,6 @@ class Keeper:
 
         self.base = commit(self.access(), amending, self.base)
         return self._opened(self.base)
-
-    def record(
-        self,
-        operation: Literal["checksums", "statistics"],
-        scan: ValueScan | ChecksumScan,
-        message: str,
-    ) -> Catalog:
-        """Commit what a scan of all chunks finds."""
-        self.base = record(self.access(), self.base, operation, scan.of, message)
-        return self._opened(self.base)
-
-    def relocate(self, prefixes: Mapping[str, str], identity: Identity | None) -> Catalog:
-        """Commit other locations of the sources."""
-
-        def change(base: Base) -> Change:
-            access = self.access()
-            rules = SourceRules.of(identity or base.root.snapshot.identity, prefixes)
-            group = group_of(base.root, access.folder, access.storage_options, access.trust, rules)
-            _check_moved(base.group, group, prefixes)
-            arrays = {path: written(array) for path, array in group.all_arrays().items()}
-            pairs = prefixes.items()
-            said = ", ".join(f"{shown_address(a)} to {shown_address(b)}" for a, b in pairs)
-            own = {"identity": rules.identity}
-            return Change("relocate", said, group, arrays, own, is_alike=True)
-
-        return self.commit(change)
 
     def access(self) -> Access:
         """How the catalog is reached."""
@@ -585,7 +559,7 @@ class Catalog(CatalogGroup):
         reader = reader_for(self._kept.storage_options, cache_bytes=0)
         scan = ValueScan(arrays, reader, n_threads, progress)
         message = "all arrays" if arrays is None else ", ".join(arrays)
-        return self._kept.record("statistics", scan, message)
+        return self._kept.commit(recording("statistics", scan.of, message))
 
     def amend(self) -> Catalog:
         """Return the same catalog, whose next change replaces the snapshot that it shows.
@@ -678,7 +652,7 @@ class Catalog(CatalogGroup):
             If a chunk cannot be read. Nothing is recorded.
         """
         scan = ChecksumScan(self._kept.storage_options, progress)
-        return self._kept.record("checksums", scan, "all arrays")
+        return self._kept.commit(recording("checksums", scan.of, "all arrays"))
 
     def relocate(self, prefixes: Mapping[str, str], *, identity: Identity | None = None) -> Catalog:
         """Change the recorded location of the source files. No source is read.
@@ -702,7 +676,19 @@ class Catalog(CatalogGroup):
         CatalogError, SourceUnavailableError
             If the catalog cannot be read or written.
         """
-        return self._kept.relocate(prefixes, identity)
+
+        def change(base: Base) -> Change:
+            access = base.access
+            rules = SourceRules.of(identity or base.root.snapshot.identity, prefixes)
+            group = group_of(base.root, access.folder, access.storage_options, access.trust, rules)
+            _check_moved(base.group, group, prefixes)
+            arrays = {path: written(array) for path, array in group.all_arrays().items()}
+            pairs = prefixes.items()
+            said = ", ".join(f"{shown_address(a)} to {shown_address(b)}" for a, b in pairs)
+            own = {"identity": rules.identity}
+            return Change("relocate", said, group, arrays, own, is_alike=True)
+
+        return self._kept.commit(change)
 
     def watch(
         self,

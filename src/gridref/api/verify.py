@@ -32,6 +32,7 @@ from gridref.api.originals import (
 )
 from gridref.api.verify_labels import Labels, LabelsOfFile, texts_of
 from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
+from gridref.catalog.commit import recording
 from gridref.codecs import renumber, unpack, why_not
 from gridref.errors import DecodeError, InvalidRequestError, Place, UnsupportedFeatureError
 from gridref.formats import scan
@@ -185,7 +186,8 @@ def verify(
     n_checksums = 0
     if recorded is not None and not tally.differences:
         scan = ChecksumScan(storage_options, progress)
-        Keeper(recorded, storage_options, allow).record("checksums", scan, "all arrays")
+        keeper = Keeper(recorded, storage_options, allow)
+        keeper.commit(recording("checksums", scan.of, "all arrays"))
         n_checksums = scan.n_chunks
     return Verification(
         len(tally.arrays),

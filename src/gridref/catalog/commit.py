@@ -533,6 +533,10 @@ class Step:
     gone: Collection[str] = ()
 
 
+type Wanted = Change | Step | Root | None
+"""What is to become of a snapshot; None for nothing."""
+
+
 def read_base(access: Access) -> Base:
     """The current snapshot of a catalog, to be changed."""
     content, version = access.folder.read_version(ROOT_FILE)
@@ -542,7 +546,7 @@ def read_base(access: Access) -> Base:
 
 def commit(
     access: Access,
-    change: Callable[[Base], Change | Step | None],
+    change: Callable[[Base], Wanted],
     base: Base | None = None,
 ) -> Base:
     """Change a catalog; try again if another writer was first.
@@ -550,8 +554,8 @@ def commit(
     Parameters
     ----------
     change
-        Takes a snapshot and returns a change of its arrays, or what else is to be written; None
-        changes nothing.
+        Takes a snapshot and returns a change of its arrays, what else is to be written, or only a
+        root; None changes nothing.
     base
         The current snapshot, where it is known.
 
@@ -573,8 +577,7 @@ def commit(
                 wanted = change(base)
                 if wanted is None:
                     return base
-                step = _step_of(base, wanted) if isinstance(wanted, Change) else wanted
-                return _taken(base, step)
+                return _taken(base, _step_of(base, wanted))
             except OvertakenError:
                 now_there = read_base(access)
                 between = _since(base, now_there)
@@ -647,8 +650,12 @@ def tables_of(root: Root) -> set[str]:
     return {table.file for part in root.snapshot.parts for table in part.tables}
 
 
-def _step_of(base: Base, change: Change) -> Step:
-    """What a change of arrays writes."""
+def _step_of(base: Base, change: Change | Step | Root) -> Step:
+    """What a change writes."""
+    if isinstance(change, Step):
+        return change
+    if isinstance(change, Root):
+        return Step(lambda _: change)
     name = new_id()
     merged = f"{name}c"
 
@@ -707,7 +714,7 @@ def _following(
     return replace(
         before,
         id=name,
-        log=(*before.log[:-1], this) if change.amends else next_log(before, this),
+        log=(*before.log[:-1], this) if change.amends else _next_log(before, this),
         root=group_entry(change.group, "", entries),
         shared=shared,
         parts=(*parts, *([part.entry] if part else [])),
@@ -716,8 +723,23 @@ def _following(
     )
 
 
-def next_log(before: Snapshot, this: Commit) -> tuple[Commit, ...]:
-    """The log of the snapshot that a commit makes of another one."""
+def following(
+    base: Base,
+    content: Snapshot,
+    operation: str,
+    message: str,
+    *,
+    name: str | None = None,
+    restores: str | None = None,
+) -> Root:
+    """The root whose next snapshot has some content."""
+    before, name = base.root.snapshot, name or new_id()
+    this = Commit(name, before.id, now(), operation, message, restores)
+    snapshot = replace(content, id=name, log=_next_log(before, this))
+    return replace(base.root, snapshot=snapshot, created_by=created_by())
+
+
+def _next_log(before: Snapshot, this: Commit) -> tuple[Commit, ...]:
     return (*before.log, this)[-LOG_COMMITS:]
 
 
@@ -821,19 +843,15 @@ type WriteTable = Callable[[TablePlace, str], TableEntry]
 """Writes a table as a file of a folder."""
 
 
-def record(
-    access: Access,
-    base: Base | None,
+def recording(
     kind: Literal["checksums", "statistics"],
     scan: Callable[[Base], Mapping[int, WriteTable]],
     message: str,
-) -> Base:
-    """Add tables to parts; try again if another writer was first.
+) -> Callable[[Base], Step | None]:
+    """A change that adds tables to parts.
 
     Parameters
     ----------
-    access, base
-        As for `commit`.
     kind
         What is recorded.
     scan
@@ -853,10 +871,8 @@ def record(
             for number, write_table in found.items():
                 table: dict[str, Any] = {kind: write_table(drafts, files[number])}
                 parts[number] = replace(parts[number], **table)
-            this = Commit(name, before.id, now(), kind, message)
-            snapshot = replace(before, id=name, log=next_log(before, this), parts=tuple(parts))
-            return replace(base.root, snapshot=snapshot, created_by=created_by())
+            return following(base, replace(before, parts=tuple(parts)), kind, message, name=name)
 
         return Step(write, files.values()) if found else None
 
-    return commit(access, change, base)
+    return change

@@ -1,4 +1,4 @@
-"""The snapshots of a catalog: list, tag, roll back and prune them, each as a step of a commit."""
+"""The snapshots of a catalog: list, tag, roll back and prune them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gridref.catalog.commit import Base, Step, created_by, new_id, next_log, now, tables_of
+from gridref.catalog.commit import Base, Step, following, tables_of
 from gridref.catalog.document import Commit, Pruned, Root, root_at, snapshot_file
 from gridref.catalog.folder import Folder
 from gridref.catalog.writing import PART_FILE
@@ -28,36 +28,28 @@ def history(folder: Folder, root: Root) -> Iterator[Commit]:
             return
 
 
-def tagged(base: Base, name: str, snapshot: str | None) -> Step:
+def tagged(base: Base, name: str, snapshot: str | None) -> Root:
     """Give a snapshot a name; None for the current one."""
     if not _TAG.match(name) or re.fullmatch(r"[0-9a-f]{16}", name):
         raise InvalidRequestError(
             f"a tag is made of letters, digits, dots, dashes and underscores, got {name!r}"
         )
     target = root_at(base.folder, base.root, snapshot or base.root.snapshot.id).snapshot
-    root = replace(base.root, tags={**base.root.tags, name: target.id})
-    return Step(lambda _: root)
+    return replace(base.root, tags={**base.root.tags, name: target.id})
 
 
-def untagged(base: Base, name: str) -> Step:
+def untagged(base: Base, name: str) -> Root:
     """Remove a tag."""
     if name not in base.root.tags:
         raise InvalidRequestError(f"no tag {name!r}; there are {', '.join(sorted(base.root.tags))}")
     tags = {tag: snapshot for tag, snapshot in base.root.tags.items() if tag != name}
-    root = replace(base.root, tags=tags)
-    return Step(lambda _: root)
+    return replace(base.root, tags=tags)
 
 
-def rolled_back(base: Base, to: str | None) -> Step:
+def rolled_back(base: Base, to: str | None) -> Root:
     """Make a snapshot that holds what a former one did; None for the one before."""
-    current = base.root.snapshot
-    target = root_at(base.folder, base.root, to or _one_back(base))
-    this = Commit(
-        new_id(), current.id, now(), "rollback", f"to {target.snapshot.id}", target.snapshot.id
-    )
-    snapshot = replace(target.snapshot, id=this.id, log=next_log(current, this))
-    root = replace(base.root, snapshot=snapshot, created_by=created_by())
-    return Step(lambda _: root)
+    target = root_at(base.folder, base.root, to or _one_back(base)).snapshot
+    return following(base, target, "rollback", f"to {target.id}", restores=target.id)
 
 
 def _one_back(base: Base) -> str:
