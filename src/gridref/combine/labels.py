@@ -182,7 +182,8 @@ def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | No
     """Labels of every file; None where they cannot be compared."""
     if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
         return None
-    if any(kind.array.dtype.kind not in "iufSU" for kind in column.kinds):
+    dtypes = {kind.array.dtype.kind for kind in column.kinds}
+    if not (dtypes <= set("iuf") or dtypes <= set("SU")):
         return None
     if len({kind.array.dtype.kind in "SU" for kind in column.kinds}) > 1:  # texts and numbers
         return None
