@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +23,37 @@ __all__ = ["check"]
 
 _SECONDS = 20
 _MOST_ELEMENTS = 1 << 14
+_DIFFERS = 3
 
 
 def check(path: Path) -> None:
     """Scan a file, and compare shapes and values with those of pyhdf.
+
+    The HDF library errs on sound files after some damaged ones, so that what differs is compared
+    again in a new process.
 
     Raises
     ------
     WrongDataError
         If anything differs.
     """
+    try:
+        _check(path)
+    except WrongDataError:
+        again = [sys.executable, "-m", "tools.fuzz.hdf4_target", str(path)]
+        if subprocess.run(again, capture_output=True, check=False).returncode == _DIFFERS:
+            raise
+
+
+def _check(path: Path) -> None:
     group = scan_in_time(path, _SECONDS)
     if group is None or not path.read_bytes().startswith(b"\x0e\x03\x13\x01"):
         return
-    arrays = {name.rpartition("/")[2]: array for name, array in group.all_arrays().items()}
+    arrays = {
+        name.rpartition("/")[2]: array
+        for name, array in group.all_arrays().items()
+        if array.dims[0:1] != (f"{name}_rows",)  # a table, which is no data set for pyhdf
+    }
     if not arrays or any(finding.fate is Fate.RENAMED for finding in group.report):
         return
     try:
@@ -72,3 +91,10 @@ def _compare(
         return
     if values.dtype != expected.dtype or values.tobytes() != expected.tobytes():
         raise WrongDataError(f"pyhdf has other values of {name}")
+
+
+if __name__ == "__main__":
+    try:
+        _check(Path(sys.argv[1]))
+    except WrongDataError:
+        sys.exit(_DIFFERS)
