@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
+    AnyCodec,
     ArrayCodec,
     ArrayDecode,
     ArraySpec,
@@ -242,13 +243,10 @@ def _from_bits(bits: NDArray[np.uint8], first: int, spec: ArraySpec) -> NDArray[
     return little.astype(dtype, copy=False).reshape(spec.shape)
 
 
-ARRAY_CODECS = {
+CODECS: dict[str, AnyCodec] = {
     "scale_offset": ArrayCodec(_scale_offset_decoder),
     "cast_value": ArrayCodec(
         _cast_decoder, _cast_stored, required=("data_type",), problem=_cast_problem
     ),
-}
-
-SERIAL_CODECS = {
     "packbits": SerialCodec(_packbits_decoder, _packbits_stored_bytes, problem=_packbits_problem),
 }

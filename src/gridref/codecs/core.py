@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
+    AnyCodec,
     ArrayCodec,
     ArrayDecode,
     ArraySpec,
@@ -78,16 +79,6 @@ def _select_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     return lambda stored: np.asarray(stored[index])
 
 
-AXIS_CODECS = {
-    "reshape": ArrayCodec(
-        _reshape_decoder, _reshape_stored, required=("shape",), problem=_reshape_problem
-    ),
-    "gridref.select": ArrayCodec(
-        _select_decoder, _select_stored, required=("axis", "index", "length")
-    ),
-}
-
-
 # Variable-length strings and bytes: the ``vlen-utf8`` and ``vlen-bytes`` codecs
 
 _SIZE = struct.Struct("<I")
@@ -128,12 +119,6 @@ def _byte_strings_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
         return values.reshape(spec.shape)
 
     return decode
-
-
-STRING_CODECS = {
-    "vlen-utf8": SerialCodec(_utf8_decoder),
-    "vlen-bytes": SerialCodec(_byte_strings_decoder),
-}
 
 
 # Numbers, compression and checksums
@@ -340,7 +325,16 @@ _ZSTD = BytesCodec(
 )
 _BLOSC = BytesCodec(_blosc_decoder, filler=_blosc_filler)
 
-BYTES_CODECS = {
+
+CODECS: dict[str, AnyCodec] = {
+    "reshape": ArrayCodec(
+        _reshape_decoder, _reshape_stored, required=("shape",), problem=_reshape_problem
+    ),
+    "gridref.select": ArrayCodec(
+        _select_decoder, _select_stored, required=("axis", "index", "length")
+    ),
+    "vlen-utf8": SerialCodec(_utf8_decoder),
+    "vlen-bytes": SerialCodec(_byte_strings_decoder),
     "gzip": _GZIP,
     "zstd": _ZSTD,
     "blosc": _BLOSC,
@@ -352,13 +346,7 @@ BYTES_CODECS = {
     "numcodecs.gzip": _GZIP,
     "numcodecs.zstd": _ZSTD,
     "numcodecs.blosc": _BLOSC,
-}
-
-SERIAL_CODECS = {
     "bytes": SerialCodec(_bytes_decoder, lambda config, spec: spec.n_bytes, problem=_bytes_problem),
-}
-
-ARRAY_CODECS = {
     "transpose": ArrayCodec(_transpose_decoder, _transpose_stored, required=("order",)),
     "gridref.reverse": ArrayCodec(_reverse_decoder, required=("axes",)),
     "gridref.renumber": ArrayCodec(

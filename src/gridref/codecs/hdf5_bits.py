@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
+    AnyCodec,
     ArrayCodec,
     ArrayDecode,
     ArraySpec,
@@ -230,11 +231,6 @@ def _nbit_problem(config: Config) -> str | None:
     return None
 
 
-NBIT_CODECS = {
-    "gridref.hdf5_nbit": BytesCodec(_nbit_decoder, required=("cd_values",), problem=_nbit_problem)
-}
-
-
 # The Scale-Offset filter: small distances from the minimum
 
 _HEADER_BYTES = 21
@@ -376,13 +372,6 @@ def _scaleoffset_problem(config: Config) -> str | None:
     return None
 
 
-SCALEOFFSET_CODECS = {
-    "gridref.hdf5_scaleoffset": BytesCodec(
-        _scaleoffset_decoder, required=("cd_values",), problem=_scaleoffset_problem
-    )
-}
-
-
 # Integers and floats without a numpy dtype
 
 
@@ -448,26 +437,6 @@ def _float_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     return decode
 
 
-NUMBER_CODECS = {
-    "gridref.hdf5_integer": ArrayCodec(_integer_decoder, required=("precision", "offset")),
-    "gridref.hdf5_float": ArrayCodec(
-        _float_decoder,
-        _float_stored,
-        required=(
-            "size",
-            "sign_position",
-            "exponent_position",
-            "exponent_bits",
-            "exponent_bias",
-            "mantissa_position",
-            "mantissa_bits",
-            "normalization",
-        ),
-        problem=_float_problem,
-    ),
-}
-
-
 # Strings of fixed length with other padding than numpy's
 
 _PADDINGS = ("terminated", "spaces")
@@ -496,6 +465,26 @@ def _decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     return decode
 
 
-STRING_CODECS = {
+CODECS: dict[str, AnyCodec] = {
+    "gridref.hdf5_nbit": BytesCodec(_nbit_decoder, required=("cd_values",), problem=_nbit_problem),
+    "gridref.hdf5_scaleoffset": BytesCodec(
+        _scaleoffset_decoder, required=("cd_values",), problem=_scaleoffset_problem
+    ),
+    "gridref.hdf5_integer": ArrayCodec(_integer_decoder, required=("precision", "offset")),
+    "gridref.hdf5_float": ArrayCodec(
+        _float_decoder,
+        _float_stored,
+        required=(
+            "size",
+            "sign_position",
+            "exponent_position",
+            "exponent_bits",
+            "exponent_bias",
+            "mantissa_position",
+            "mantissa_bits",
+            "normalization",
+        ),
+        problem=_float_problem,
+    ),
     "gridref.hdf5_string": ArrayCodec(_decoder, required=("padding",), problem=_problem),
 }

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from gridref.codecs.numcodecs_codecs import ZfpHeader, bz2_decoder
 from gridref.codecs.stage import (
+    AnyCodec,
     ArraySpec,
     BytesCodec,
     BytesDecode,
@@ -426,7 +427,8 @@ def _too_few(n_values: int, config: Config) -> str | None:
 _CD = ("cd_values",)
 _NOTHING_TO_UNDO = BytesCodec(lambda config, decoded_bytes, spec: lambda raw: raw, same_bytes)
 
-BYTES_CODECS = {
+
+CODECS: dict[str, AnyCodec] = {
     "gridref.hdf5_szip": BytesCodec(_szip_decoder, required=_CD, problem=partial(_too_few, 4)),
     "gridref.hdf5_lzf": BytesCodec(_lzf_decoder, required=_CD),
     "gridref.hdf5_lz4": BytesCodec(_lz4_decoder),

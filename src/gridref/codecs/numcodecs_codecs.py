@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
+    AnyCodec,
     ArrayCodec,
     ArrayDecode,
     ArraySpec,
@@ -316,30 +317,12 @@ def fallback(name: str) -> BytesCodec | None:
     return BytesCodec(partial(_fallback_decoder, name), problem=partial(_numcodecs_problem, name))
 
 
-BYTES_CODECS = {
+CODECS: dict[str, AnyCodec] = {
     "numcodecs.bz2": BytesCodec(bz2_decoder),
     "numcodecs.lzma": BytesCodec(_lzma_decoder),
     "numcodecs.lz4": BytesCodec(_lz4_decoder),
-} | {
-    name: BytesCodec(
-        partial(_checksum_decoder, name),
-        four_more_bytes,
-        problem=partial(_numcodecs_problem, name),
-    )
-    for name in (
-        "numcodecs.crc32",
-        "numcodecs.crc32c",
-        "numcodecs.adler32",
-        "numcodecs.jenkins_lookup3",
-    )
-}
-
-SERIAL_CODECS = {
     "numcodecs.zfpy": SerialCodec(_zfpy_decoder),
     "numcodecs.pcodec": SerialCodec(_pcodec_decoder),
-}
-
-ARRAY_CODECS = {
     "numcodecs.delta": _arithmetic("numcodecs.delta", ("dtype",), "astype", "dtype"),
     "numcodecs.fixedscaleoffset": _arithmetic(
         "numcodecs.fixedscaleoffset", ("scale", "offset", "dtype"), "astype", "dtype"
@@ -351,4 +334,17 @@ ARRAY_CODECS = {
     # Rounding loses bits on writing only.
     "numcodecs.bitround": ArrayCodec(lambda config, spec: lambda stored: stored),
     "numcodecs.packbits": ArrayCodec(_packbits_decoder, _packbits_stored),
+    **{
+        name: BytesCodec(
+            partial(_checksum_decoder, name),
+            four_more_bytes,
+            problem=partial(_numcodecs_problem, name),
+        )
+        for name in (
+            "numcodecs.crc32",
+            "numcodecs.crc32c",
+            "numcodecs.adler32",
+            "numcodecs.jenkins_lookup3",
+        )
+    },
 }

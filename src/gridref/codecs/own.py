@@ -13,39 +13,16 @@ from gridref.codecs import (
     tiff,
     tiff_images,
 )
-from gridref.codecs.stage import AnyCodec, ArrayCodec, BytesCodec, SerialCodec
+from gridref.codecs.stage import AnyCodec
 
-ARRAY_CODECS: dict[str, ArrayCodec] = (
-    core.ARRAY_CODECS
-    | core.AXIS_CODECS
-    | arithmetic.ARRAY_CODECS
-    | numcodecs_codecs.ARRAY_CODECS
-    | hdf5_bits.NUMBER_CODECS
-    | hdf5_bits.STRING_CODECS
-    | tiff.ARRAY_CODECS
-)
-"""Array -> array codecs."""
-
-SERIAL_CODECS: dict[str, SerialCodec] = (
-    core.SERIAL_CODECS
-    | arithmetic.SERIAL_CODECS
-    | core.STRING_CODECS
-    | numcodecs_codecs.SERIAL_CODECS
+OWN: dict[str, AnyCodec] = (
+    core.CODECS
+    | shuffle.CODECS
+    | arithmetic.CODECS
+    | numcodecs_codecs.CODECS
+    | hdf5_filters.CODECS
+    | hdf5_bits.CODECS
+    | tiff.CODECS
+    | tiff_images.CODECS
     | grib.SERIAL_CODECS
 )
-"""Array -> bytes codecs."""
-
-BYTES_CODECS: dict[str, BytesCodec] = (
-    core.BYTES_CODECS
-    | shuffle.BYTES_CODECS
-    | numcodecs_codecs.BYTES_CODECS
-    | hdf5_filters.BYTES_CODECS
-    | hdf5_bits.NBIT_CODECS
-    | hdf5_bits.SCALEOFFSET_CODECS
-    | tiff.BYTES_CODECS
-    | tiff_images.BYTES_CODECS
-)
-"""Bytes -> bytes codecs."""
-
-OWN: dict[str, AnyCodec] = {**ARRAY_CODECS, **SERIAL_CODECS, **BYTES_CODECS}
-"""All of gridref's own codecs."""

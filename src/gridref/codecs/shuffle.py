@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
+    AnyCodec,
     ArraySpec,
     BytesCodec,
     BytesDecode,
@@ -101,7 +102,7 @@ def _check_fletcher32(raw: Raw) -> Raw:
     return data
 
 
-BYTES_CODECS = {
+CODECS: dict[str, AnyCodec] = {
     "numcodecs.shuffle": BytesCodec(
         _shuffle_decoder,
         same_bytes,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
+    AnyCodec,
     ArrayCodec,
     ArrayDecode,
     ArraySpec,
@@ -205,7 +206,7 @@ def _predictor_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     return decode
 
 
-BYTES_CODECS = {
+CODECS: dict[str, AnyCodec] = {
     "gridref.tiff_lzw": BytesCodec(_lzw_decoder),
     "gridref.tiff_packbits": BytesCodec(_packbits_decoder),
     "gridref.tiff_bitorder": BytesCodec(
@@ -233,9 +234,6 @@ BYTES_CODECS = {
         required=("bits",),
         problem=_complex_problem,
     ),
-}
-
-ARRAY_CODECS = {
     "gridref.tiff_predictor": ArrayCodec(
         _predictor_decoder, required=("predictor", "axis"), problem=_predictor_problem
     ),

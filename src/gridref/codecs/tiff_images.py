@@ -17,7 +17,7 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.stage import ArraySpec, BytesCodec, BytesDecode, Config, Raw, as_bytes
+from gridref.codecs.stage import AnyCodec, ArraySpec, BytesCodec, BytesDecode, Config, Raw, as_bytes
 from gridref.codecs.tiff import little_endian_bytes
 
 type _Segment = tuple[int, int, int]
@@ -277,7 +277,7 @@ def _image_codec(decode_image: _ImageDecoder) -> BytesCodec:
     )
 
 
-BYTES_CODECS = {
+CODECS: dict[str, AnyCodec] = {
     "gridref.tiff_jpeg": _image_codec(_decode_jpeg),
     "gridref.tiff_jpeg2000": _image_codec(_decode_jpeg2000),
     "gridref.tiff_jpegxl": _image_codec(_plain(partial(imagecodecs.jpegxl_decode, numthreads=1))),
