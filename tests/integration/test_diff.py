@@ -12,7 +12,7 @@ import pytest
 
 import gridref
 from gridref.api.catalog import write_catalog
-from gridref.catalog import Change
+from gridref.catalog import CatalogChange
 from tests.by_name import by_name
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def diff(one: Path, other: Path) -> tuple[Change, ...]:
+def diff(one: Path, other: Path) -> tuple[CatalogChange, ...]:
     return gridref.open_catalog(one).diff(other)
 
 

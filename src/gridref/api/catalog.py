@@ -43,8 +43,7 @@ from gridref.api.summary import (
     warn_of_left_out,
 )
 from gridref.api.watching import Events, Listing, is_settled
-from gridref.catalog import CatalogGroup, compare_catalogs
-from gridref.catalog import Change as CatalogChange
+from gridref.catalog import CatalogChange, CatalogGroup, compare_catalogs
 from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog import write_catalog as put_catalog
 from gridref.catalog.commit import Access, Base, Change, Step, Wanted, commit, read_base, recording

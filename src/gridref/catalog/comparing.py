@@ -29,7 +29,7 @@ _TELL_CHANGES = ("size_bytes", "mtime_ns", "etag")
 
 
 @dataclass(frozen=True)
-class Change:
+class CatalogChange:
     """One thing that is not the same in two catalogs.
 
     Attributes
@@ -69,7 +69,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def compare_catalogs(one: CatalogGroup, other: CatalogGroup) -> Iterator[Change]:
+def compare_catalogs(one: CatalogGroup, other: CatalogGroup) -> Iterator[CatalogChange]:
     """List the changes from `one` to `other`: groups, arrays, then sources.
 
     Chunks are compared by the elements that they hold, and only of arrays whose content differs.
@@ -94,17 +94,17 @@ type _Things = Mapping[str, Mapping[str, Any]]
 
 def _compared(
     kind: Literal["group", "array", "source"], before: _Things, after: _Things
-) -> Iterator[Change]:
+) -> Iterator[CatalogChange]:
     for path in {**before, **after}:
         if path not in after:
-            yield Change("removed", kind, path)
+            yield CatalogChange("removed", kind, path)
         elif path not in before:
-            yield Change("added", kind, path)
+            yield CatalogChange("added", kind, path)
         else:
             old, new = before[path], after[path]
             for what in {**old, **new}:
                 if old.get(what) != new.get(what):
-                    yield Change("changed", kind, path, what, old.get(what), new.get(what))
+                    yield CatalogChange("changed", kind, path, what, old.get(what), new.get(what))
 
 
 def _groups(entry: GroupEntry, path: str) -> dict[str, dict[str, Any]]:
@@ -151,7 +151,7 @@ def _address(source: Source, catalog: CatalogGroup) -> str:
     return source.url
 
 
-def _compared_chunks(path: str, one: CatalogGroup, other: CatalogGroup) -> Iterator[Change]:
+def _compared_chunks(path: str, one: CatalogGroup, other: CatalogGroup) -> Iterator[CatalogChange]:
     numbers: dict[Any, int] = {}
     before, after = (_chunk_rows(path, each, numbers) for each in (one, other))
     keys, values = (
@@ -171,7 +171,7 @@ def _compared_chunks(path: str, one: CatalogGroup, other: CatalogGroup) -> Itera
         "changed": int((differ & (fate == "both")).sum()),
     }
     if any(counts.values()):
-        yield Change("changed", "array", path, "chunks", None, counts)
+        yield CatalogChange("changed", "array", path, "chunks", None, counts)
 
 
 def _chunk_rows(path: str, catalog: CatalogGroup, numbers: dict[Any, int]) -> pd.DataFrame:
