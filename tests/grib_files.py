@@ -31,6 +31,7 @@ KEYS = (
     "level:float",
     "dataDate",
     "dataTime",
+    "startStep:int",
     "endStep:int",
     "edition",
 )
@@ -71,7 +72,8 @@ def field(n_rows: int = 3, n_columns: int = 4, seed: int = 0, **keys: Any) -> di
         "iDirectionIncrementInDegrees": 10.0,
         "jDirectionIncrementInDegrees": 10.0,
     }
-    return message(values, **grid, **keys)
+    begin = {key: keys.pop(key) for key in ("dataDate", "dataTime") if key in keys}
+    return message(values, **grid, **begin, **keys)  # ends of windows are computed from them
 
 
 def _run(what: str, path: Path, given: Any) -> Any:

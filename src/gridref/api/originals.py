@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.codecs.grib import total_length
 from gridref.errors import (
     GridrefError,
     InvalidRequestError,
@@ -27,7 +28,8 @@ from gridref.errors import (
 )
 from gridref.extras import missing_package
 from gridref.forks import new_rlock
-from gridref.io import open_for_scan
+from gridref.formats.grib.original import Eccodes
+from gridref.io import ScanFile, open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Encoding
@@ -733,6 +735,46 @@ def _dims_in_pyhdf(variable: Any) -> tuple[str, ...]:
 _HDF4_LOCK = new_rlock()
 
 
+class _GRIBOriginal:
+    """A file whose fields eccodes decodes, in a process of its own."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.eccodes = Eccodes()
+
+    def read(self, chunk: Chunk) -> NDArray[Any]:
+        short_name = chunk.attrs.get("GRIB_shortName")
+        if chunk.offset is None or not isinstance(short_name, str):
+            raise UnsupportedFeatureError("it is no field of its source")
+        try:
+            (head,) = self.file.read_many([chunk.offset], [16])
+            (message,) = self.file.read_many([chunk.offset], [total_length(head)])
+            values = self.eccodes.values(message, short_name)
+        except ImportError as error:
+            raise missing_package("comparing with GRIB files", error) from error
+        except ValueError as error:
+            raise UnsupportedFeatureError(f"eccodes cannot decode it: {error}") from error
+        shape = [along.stop - along.start for along in chunk.region]
+        return np.asarray(values, "f4").reshape(shape)
+
+    def located(self, chunk: Chunk) -> Located:
+        n_axes = len(chunk.stored_shape)
+        return Located(str(chunk.attrs.get("GRIB_shortName")), (None,) * n_axes, (0,) * n_axes)
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        return None
+
+    def named(self, beside: str, name: str) -> Own | None:
+        return None
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        return None, {}
+
+    def close(self) -> None:
+        self.eccodes.close()
+        self.file.close()
+
+
 class Originals:
     """Opens source files with their original readers, and keeps the last one open.
 
@@ -784,6 +826,8 @@ def _open_original(
     if magic == b"\x0e\x03\x13\x01":
         with file:
             return _HDF4Original(file, url)
+    if b"GRIB" in cast(ScanFile, file).read_many([0], [min(512, file.size)])[0]:
+        return _GRIBOriginal(file)
     file.close()
     try:
         return _HDF5Original(url, storage_options)

@@ -30,7 +30,7 @@ VALUES, PLACES = "gridref.grib", "gridref.grib_places"
 """Names of the codecs."""
 PACKINGS = {0, 2, 3, 4, 40, 41, 42}
 """Templates 5.N that are decoded: simple, complex, differences, IEEE, JPEG 2000, PNG, CCSDS."""
-_IEEE = 4
+_IEEE, _MOST_BITS = 4, 32
 _END = b"7777"
 _SAME_BITMAP, _NO_BITMAP = 254, 255
 
@@ -256,9 +256,13 @@ def _check_data(field: PackedField, n_values: int) -> None:
     """Refuse values of simple packing or IEEE floats that are cut off."""
     template = int.from_bytes(field.packing[9:11], "big")
     bits = 0
-    if template == 0 and len(field.packing) >= 20:
-        bits = field.packing[19]
-    elif template == _IEEE and len(field.packing) >= 12:
+    if template != _IEEE:
+        if len(field.packing) < 21:
+            raise MessageError("its packing is cut off")
+        if field.packing[19] > _MOST_BITS:
+            raise MessageError(f"it packs {field.packing[19]} bits a value")
+        bits = field.packing[19] if template == 0 else 0
+    elif len(field.packing) >= 12:
         bits = {1: 32, 2: 64}.get(field.packing[11], 0)
     if math.ceil(n_values * bits / 8) > len(field.data):
         raise MessageError(f"its data are cut off: {len(field.data)} bytes of {n_values} values")

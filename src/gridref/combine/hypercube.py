@@ -101,7 +101,8 @@ class Hypercube(Placement):
             column = columns.get(dim)
             if column is not None and _is_index(column) and column.path not in notes.failed:
                 own = find_places(repeated_along(column, dim, {}), task.values, notes)
-                found |= {} if own is None else {dim: own}
+                if own is not None and not _agree(own, self.labels.get(dim)):
+                    found[dim] = own
         for dim in self.growing:
             self._check(dim, found.get(dim), columns, lengths, notes)
             counting = [own for own in columns.values() if counts_along(own, notes) == dim]
@@ -318,3 +319,13 @@ def _settled(column: Column, concerned: list[int], text: str, notes: Notes) -> b
         return False
     notes.drift("overlap", column.path, {f"also hold ({text})": concerned}, f"the {rule} is shown")
     return True
+
+
+def _agree(own: Places, above: Places | None) -> bool:
+    """Whether files have the labels that a group above gives them, which may know more files."""
+    if above is None or own.by_file.keys() == above.by_file.keys():
+        return False
+    return own.by_file.keys() <= above.by_file.keys() and all(
+        np.array_equal(own.labels[places], above.labels[above.by_file[file]])
+        for file, places in own.by_file.items()
+    )

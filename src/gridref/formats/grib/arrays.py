@@ -72,7 +72,8 @@ _ABOUT: dict[str, dict[str, Any]] = {
         "standard_name": "forecast_period",
         "long_name": "time since forecast_reference_time",
     },
-    "valid_time": _TIME | {"standard_name": "time", "long_name": "time"},
+    "valid_time": _TIME
+    | {"standard_name": "time", "long_name": "time", "_FillValue": np.int64(np.iinfo("i8").min)},
 }
 _SOIL = {"units": "m", "positive": "down", "long_name": "soil depth", "standard_name": "depth"}
 _PRESSURE = {"positive": "down", "standard_name": "air_pressure", "long_name": "pressure"}
@@ -155,11 +156,25 @@ def group_of_fields(fields: Sequence[Field], source: Source, options: ScanOption
         raise _one_of(found.refused)
     first = next((f.product for f in fields if isinstance(f.product, Product)), None)
     return VirtualGroup(
+        _shared_times(tree.values()),
         groups=_nested(tree),
         attrs={} if first is None else _about_file(first),
         report=ScanReport(tuple(found.findings)),
         unlimited_dims=frozenset(),
     )
+
+
+def _shared_times(groups: Iterable[VirtualGroup]) -> dict[str, VirtualArray]:
+    """Times and steps of the file, where all groups have the same ones.
+
+    An archive is placed by them, also where some of its files lack a group.
+    """
+    held = [group.arrays for group in groups if group.arrays]
+    manifests = [arrays["valid_time"].manifests[0] for arrays in held]
+    times = {own.inline for own in manifests if isinstance(own, ChunkManifest)}
+    if len(times) != 1:
+        return {}
+    return {name: held[0][name] for name in ("time", "step", "valid_time")}
 
 
 def _one_of(refused: list[ScanError]) -> ScanError:
@@ -198,25 +213,28 @@ def _sorted(fields: Sequence[Field], source: Source) -> _Sorted:
 
 def _sort(each: Field, product: Product, grid: GridArrays, n_grid: int, found: _Sorted) -> None:
     level, parameter = _named(product)
-    at = (*([f"grid_{n_grid}"] if n_grid else []), level, *_windows(product), *_kinds(product))
-    group = found.groups.setdefault(at, _Group(level, grid))
     name = parameter.variable.replace("/", "_")
-    variable = group.variables.setdefault(name, _Variable(parameter, product, grid))
-    path = f"/{'/'.join(at)}/{name}"
-    if variable.parameter != parameter:
-        reason = f"two parameters have its name, {variable.parameter.name} and {parameter.name}"
-        found.refuse(path, reason)
-        return
+    above = (*([f"grid_{n_grid}"] if n_grid else []), level)
     labels = (product.number, product.time, product.step, product.level)
-    known = variable.fields.setdefault(labels, each)
-    if known is not each:
-        same = known.product == product
-        what = "again, the first one is taken" if same else "and is not told apart from it"
-        where = f"the field at byte {each.offset} has the labels of that at {known.offset}"
-        if same:
-            found.findings.append(Finding(path, Fate.SKIPPED, f"{where} {what}", found.source.url))
-        else:
-            found.refuse(path, f"{where} {what}")
+    known, path = each, ""
+    for window in _windows(product):
+        at = (*above, *window, *_kinds(product))
+        path = f"/{'/'.join(at)}/{name}"
+        group = found.groups.setdefault(at, _Group(level, grid))
+        variable = group.variables.setdefault(name, _Variable(parameter, product, grid))
+        if variable.parameter != parameter:
+            names = f"{variable.parameter.name} and {parameter.name}"
+            found.refuse(path, f"two parameters have its name, {names}")
+            return
+        known = variable.fields.setdefault(labels, each)
+        if known is each:
+            return
+    where = f"the field at byte {each.offset} has the labels of that at {known.offset}"
+    if known.product == product:
+        why = f"{where} again, the first one is taken"
+        found.findings.append(Finding(path, Fate.SKIPPED, why, found.source.url))
+    else:
+        found.refuse(path, f"{where} and is not told apart from it")
 
 
 def _named(product: Product) -> tuple[str, Parameter]:
@@ -248,18 +266,20 @@ def _names(key: Any, keys: Any, product: _Same) -> tuple[str, Parameter]:
     return found, parameter_of(product.product)
 
 
-def _windows(product: Product) -> list[str]:
-    """The group of a statistic: windows that begin with the forecast, and those of each length."""
+def _windows(product: Product) -> list[tuple[str, ...]]:
+    """Groups of a statistic: that of windows from the beginning of the forecast, and by length.
+
+    The first hour is both: a file that has it twice, as NCEP's do, has it in both groups.
+    """
     if product.window is None:
-        return [] if product.step_type == "instant" else [product.step_type]
-    if product.window == product.step:
-        return [product.step_type]
+        return [() if product.step_type == "instant" else (product.step_type,)]
     unit, letter = next(
         (unit, letter)
         for unit, letter in ((3600, "h"), (60, "min"), (1, "s"))
         if product.window % unit == 0
     )
-    return [f"{product.step_type}_{product.window // unit}{letter}"]
+    by_length = (f"{product.step_type}_{product.window // unit}{letter}",)
+    return [(product.step_type,), by_length] if product.window == product.step else [by_length]
 
 
 def _kinds(product: Product) -> list[str]:
@@ -396,7 +416,8 @@ def _coordinate(dim: str, labels: Iterable[Any], level: str) -> VirtualArray:
 
 def _valid_times(times: Iterable[int], steps: Iterable[int]) -> VirtualArray:
     values = np.add.outer(np.array(list(times), "i8"), np.array(list(steps), "i8"))
-    return VirtualArray.from_numpy(values, ("time", "step"), _ABOUT["valid_time"])
+    about = _ABOUT["valid_time"]
+    return VirtualArray.from_numpy(values, ("time", "step"), about, about["_FillValue"])
 
 
 def _about_file(product: Product) -> dict[str, Any]:
