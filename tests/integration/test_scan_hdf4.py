@@ -455,6 +455,25 @@ def test_damaged_descriptors(tmp_path: Path, change: Any, message: str) -> None:
         gridref.scan(path)
 
 
+@pytest.mark.parametrize(
+    ("tag", "message"),
+    [
+        (702, "element 3 of tag 702 is not in the file"),
+        (106, "element 9 of tag 106 is not in the file"),
+        (1962, "one of its dimensions has no length"),
+        (1965, "the list of data sets names it, and it is not in the file"),
+    ],
+)
+def test_what_is_lost_is_not_taken_for_empty(tmp_path: Path, tag: int, message: str) -> None:
+    path = write_datasets(tmp_path / "a.hdf", {"v": numbers("i2", (2, 3))}, ("y", "x"))
+    data = path.read_bytes()
+    place = next(at for at in range(10, 400, 12) if int.from_bytes(data[at : at + 2], "big") == tag)
+    path.write_bytes(data[:place] + b"\0\1" + data[place + 2 :])
+    with pytest.raises(SourceFormatError, match=message):
+        gridref.scan(path)
+    assert not gridref.scan(path, on_unsupported="skip").arrays
+
+
 # ---- what else one does with an archive -------------------------------------------------
 
 

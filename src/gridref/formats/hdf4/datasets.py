@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -123,16 +124,19 @@ class _Listing:
     lengths: dict[str, int | None] = field(default_factory=dict)
 
     def of(self, group: Group, *kinds: str) -> list[Group]:
-        """The Vgroups of some classes among the members of another one."""
-        members = [
-            self.groups[ref] for tag, ref in group.members if tag == GROUP and ref in self.groups
-        ]
+        """The Vgroups of some classes among the members of another one.
+
+        Raises
+        ------
+        SourceFormatError
+            If a member is not there.
+        """
+        members = [_there(self.groups, ref) for tag, ref in group.members if tag == GROUP]
         return [member for member in members if member.kind in kinds]
 
     def tables_of(self, group: Group) -> list[Table]:
-        return [
-            self.tables[ref] for tag, ref in group.members if tag == TABLE and ref in self.tables
-        ]
+        """The Vdata among the members of a Vgroup; raises as `of` does."""
+        return [_there(self.tables, ref) for tag, ref in group.members if tag == TABLE]
 
     def attributes(self, group: Group) -> dict[str, Any]:
         """The attributes of a data set or of the file; the first one of a name counts."""
@@ -173,9 +177,9 @@ class _Listing:
         if NUMBER_TYPE not in members:
             raise SourceFormatError("it has no number type")
         dtype = stored_dtype(self.elements.small((NUMBER_TYPE, members[NUMBER_TYPE])))
-        data: Key | None = (DATA, members.get(DATA, 0))
-        if data not in self.elements.places:
-            data = None
+        data: Key | None = (DATA, members[DATA]) if DATA in members else None
+        if data is not None and not self.elements.where(data).length:
+            data = None  # it was created, and never written
         shape = tuple(-1 if length is None else length for length in lengths)
         if is_record:
             row_bytes = math.prod(rest) * dtype.itemsize
@@ -188,6 +192,13 @@ class _Listing:
         return Dataset(
             group.name, dims, shape, dtype, self.attributes(group), data, is_record, is_scale
         )
+
+
+def _there[T](known: Mapping[int, T], ref: int) -> T:
+    """A Vgroup or Vdata by its number."""
+    if ref not in known:
+        raise SourceFormatError(f"a part of it, number {ref}, is not in the file")
+    return known[ref]
 
 
 def read_datasets(elements: Elements) -> Contents:
@@ -209,22 +220,28 @@ def read_datasets(elements: Elements) -> Contents:
     listing = next((group for _, group in sorted(groups.items()) if group.kind == _NAMES), None)
     needed = {ref: table for ref, table in tables.items() if table.kind in (_ATTRIBUTE, _LENGTHS)}
     if listing is None:
-        return _with_tables(Contents([], [], {}, groups, tables, is_old=True), elements)
+        return _with_tables(Contents([], [], {}, groups, tables, is_old=True))
     known = _Listing(elements, groups, tables, read_rows(elements, needed))
-    for dimension in known.of(listing, _DIMENSION, _UNLIMITED):
-        known.note_length(dimension)
+    lost = [ref for tag, ref in listing.members if tag == GROUP and ref not in groups]
+    why = "the list of data sets names it, and it is not in the file"
     datasets: list[Dataset] = []
-    refused: list[tuple[str, GridrefError]] = []
+    refused: list[tuple[str, GridrefError]]
+    refused = [(f"Vgroup-{ref}", SourceFormatError(why)) for ref in lost]
+    rest = tuple((tag, ref) for tag, ref in listing.members if tag != GROUP or ref not in lost)
+    listing = replace(listing, members=rest)
+    for dimension in known.of(listing, _DIMENSION, _UNLIMITED):
+        with suppress(GridrefError):  # data sets with a dimension without length are refused
+            known.note_length(dimension)
     for group in known.of(listing, _VARIABLE):
         try:
             datasets.append(known.dataset(group))
         except GridrefError as error:
             refused.append((group.name, error))
     contents = Contents(datasets, refused, known.attributes(listing), groups, tables)
-    return _with_tables(contents, elements)
+    return _with_tables(contents)
 
 
-def _with_tables(contents: Contents, elements: Elements) -> Contents:
+def _with_tables(contents: Contents) -> Contents:
     """The contents with a data set for each table that is not a part of something else."""
     for ref, table in contents.tables.items():
         is_own = table.kind.startswith(_INTERNAL) or table.name.startswith(_INTERNAL)
@@ -236,7 +253,6 @@ def _with_tables(contents: Contents, elements: Elements) -> Contents:
         except GridrefError as error:
             contents.refused.append((name, error))
             continue
-        data: Key | None = (TABLE_ROWS, ref)
         shape, dims = (table.n_rows, *dtype.shape), (f"{name}_rows", f"{name}_values")
         contents.datasets.append(
             Dataset(
@@ -245,7 +261,7 @@ def _with_tables(contents: Contents, elements: Elements) -> Contents:
                 shape,
                 dtype.base,
                 {},
-                data if data in elements.places else None,
+                (TABLE_ROWS, ref) if table.n_rows else None,
             )
         )
     return contents

@@ -46,6 +46,10 @@ class Where(NamedTuple):
     is_special: bool
 
 
+_EMPTY = Where(0, 0, False)
+"""Of an element that was created and never written."""
+
+
 class Run(NamedTuple):
     """Consecutive bytes of an element in the file; an `offset` of -1 stands for zeros."""
 
@@ -97,9 +101,8 @@ class Elements:
             key = tag & ~_SPECIAL if tag < 0x8000 else tag, ref
             if key in self.places:
                 raise self.error(f"there are two elements of tag {key[0]}, number {ref}", offset)
-            if _NOWHERE not in (start, length):
-                special = key[0] != tag
-                self.places[key] = Where(start, length, special)
+            written = _NOWHERE not in (start, length)
+            self.places[key] = Where(start, length, key[0] != tag) if written else _EMPTY
 
     def error(self, reason: str, offset: int, length: int = 0) -> SourceFormatError:
         """An error about the structure of the file at a place."""
@@ -135,7 +138,7 @@ class Elements:
 
     def special(self, key: Key) -> tuple[int, Cursor] | None:
         """Kind and header of a special element; None for others."""
-        where = self._where(key)
+        where = self.where(key)
         if not where.is_special:
             return None
         cursor = Cursor(self, self._at(where.offset, where.length, "special headers"), where.offset)
@@ -143,7 +146,7 @@ class Elements:
 
     def headers(self, keys: Sequence[Key], n_bytes: int) -> list[bytes]:
         """The beginnings of several special headers."""
-        runs = [Run(self._where(key).offset, n_bytes) for key in keys]
+        runs = [Run(self.where(key).offset, n_bytes) for key in keys]
         return self._read(runs, "special headers")
 
     def read(self, keys: Sequence[Key]) -> list[bytes]:
@@ -152,7 +155,7 @@ class Elements:
 
     def small(self, key: Key) -> bytes:
         """The bytes of an element that is whole."""
-        where = self._where(key)
+        where = self.where(key)
         return self._at(where.offset, where.length, "elements")
 
     def joined(self, runs: Sequence[Run]) -> bytes:
@@ -169,10 +172,11 @@ class Elements:
             for runs in elements
         ]
 
-    def _where(self, key: Key) -> Where:
+    def where(self, key: Key) -> Where:
+        """The place of an element, which must be there."""
         where = self.places.get(key)
         if where is None:
-            raise self.error(f"there is no element of tag {key[0]}, number {key[1]}", 4)
+            raise self.error(f"element {key[1]} of tag {key[0]} is not in the file", 4)
         return where
 
     def runs(self, key: Key) -> list[Run]:
@@ -183,7 +187,7 @@ class Elements:
         SourceFormatError
             If it is stored in another way, or its linked blocks are damaged.
         """
-        where = self._where(key)
+        where = self.where(key)
         special = self.special(key)
         if special is None:
             return [Run(where.offset, where.length)]

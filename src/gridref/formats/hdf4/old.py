@@ -64,7 +64,7 @@ def _datasets(elements: Elements, group: Key, name: str, names: Iterator[str]) -
         attrs |= _attributes(tag, elements.small(key), dtypes[0]) if tag in _MEANINGS else {}
     attrs |= _text_attributes(texts, 0)
     data = members.get(DATA)
-    yield Dataset(name, dims, shape, dtypes[0], attrs, data if data in elements.places else None)
+    yield Dataset(name, dims, shape, dtypes[0], attrs, data)
 
 
 def _dimensions(elements: Elements, key: Key) -> tuple[tuple[int, ...], list[np.dtype[Any]]]:
