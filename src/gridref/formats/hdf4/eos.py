@@ -303,11 +303,12 @@ def _proj(structure: Structure, projection: str) -> dict[str, Any] | None:
 
 def _ellipsoid(structure: Structure, numbers: list[float]) -> dict[str, Any] | None:
     """The ellipsoid: of a code, or with axes of its own; WGS 84 for degrees without any."""
-    code, (major, minor) = structure.number("SphereCode"), numbers[:2]
+    code, major, minor = structure.number("SphereCode"), *map(abs, numbers[:2])
     if code >= 0:
         return _ELLIPSOIDS.get(code)
     if major > 0:
         if minor == 0:
             return {"R": major}
+        # GCTP takes a small number for the square of the eccentricity, whatever its sign.
         return {"a": major, "b": minor} if minor > 1 else {"a": major, "es": minor}
     return {"datum": "WGS84"} if structure.facts.get("Projection") == "GCTP_GEO" else None
