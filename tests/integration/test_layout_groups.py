@@ -178,11 +178,3 @@ def test_kinds_of_a_folder_are_counted_before_they_are_taken(tmp_path: Path) -> 
     for number, files in enumerate(kinds.values(), 1):
         with xr.open_mfdataset(files, decode_times=False) as expected:
             xr.testing.assert_equal(found[f"kind{number}"], expected.load())
-
-
-def test_labels_that_are_numbers_here_and_text_there_are_a_problem(tmp_path: Path) -> None:
-    for name, labels in {"a": [0, 1], "b": [1, 2], "c": ["a", "b"]}.items():
-        xr.Dataset({"t": ("x", [1.0, 2.0])}, {"x": labels}).to_netcdf(tmp_path / f"{name}.nc")
-    with pytest.raises(CombineError, match="x: ") as error:
-        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", "x")
-    assert {problem.variable for problem in error.value.problems} == {"x"}
