@@ -76,6 +76,12 @@ SYSTEMS = [
         -1,
         "+proj=stere +lat_0=90 +lat_ts=70 +lon_0=-45 +a=6378273 +b=6356889.449",
     ),
+    (  # as NSIDC writes it: minus the square of the eccentricity
+        "GCTP_PS",
+        {0: 6378273.0, 1: -0.006694, 4: -45000000.0, 5: 70000000.0},
+        -1,
+        "+proj=stere +lat_0=90 +lat_ts=70 +lon_0=-45 +a=6378273 +es=0.006694",
+    ),
     (
         "GCTP_PS",
         {0: 0.0, 5: -71000000.0},
