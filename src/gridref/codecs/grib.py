@@ -60,8 +60,8 @@ class PackedField:
     edition: int
     grid: bytes
     packing: bytes
-    bitmap: bytes
-    data: bytes
+    bitmap: bytes | memoryview
+    data: bytes | memoryview
 
 
 def total_length(head: bytes) -> int:
@@ -93,13 +93,14 @@ def packed_field(message: bytes) -> PackedField:
     if message[:4] != b"GRIB":
         raise MessageError("the bytes are no GRIB message")
     total_length(message[:16])
-    return _field_1(message) if message[7] == 1 else _field_2(message)
+    view = memoryview(message)  # the data are copied once, when they are put together
+    return _field_1(view) if message[7] == 1 else _field_2(view)
 
 
-def _sections(message: bytes) -> Iterator[tuple[int, bytes]]:
+def _sections(message: memoryview) -> Iterator[tuple[int, memoryview]]:
     """Number and bytes of each section of edition 2 up to the end."""
     at = 16
-    while at + 5 <= len(message) and message[at : at + 4] != _END:
+    while at + 5 <= len(message) and bytes(message[at : at + 4]) != _END:
         length = int.from_bytes(message[at : at + 4], "big")
         if length < 5 or at + length > len(message):
             raise MessageError(f"its section at byte {at} has {length} bytes")
@@ -107,23 +108,23 @@ def _sections(message: bytes) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
-def _field_2(message: bytes) -> PackedField:
-    held: dict[int, bytes] = {}
-    bitmap = b""
+def _field_2(message: memoryview) -> PackedField:
+    held: dict[int, memoryview] = {}
+    bitmap: bytes | memoryview = b""
     for number, section in _sections(message):
         held[number] = section
         if number == 6:
             bitmap = _bitmap_2(section, bitmap)
     if any(number not in held for number in (3, 5, 6, 7)):
         raise MessageError("a section of its field is missing")
-    packing = held[5]
+    packing = bytes(held[5])
     if len(packing) < 11 or int.from_bytes(packing[9:11], "big") not in PACKINGS:
         raise MessageError("its packing is not decoded")
     used = b"" if held[6][5] == _NO_BITMAP else bitmap
-    return PackedField(2, held[3], packing, used, held[7][5:])
+    return PackedField(2, bytes(held[3]), packing, used, held[7][5:])
 
 
-def _bitmap_2(section: bytes, before: bytes) -> bytes:
+def _bitmap_2(section: memoryview, before: bytes | memoryview) -> bytes | memoryview:
     """The bitmap of a section, or the last one that was stated."""
     indicator = section[5] if len(section) > 5 else 0
     if indicator == 0:
@@ -135,15 +136,15 @@ def _bitmap_2(section: bytes, before: bytes) -> bytes:
     return before
 
 
-def _field_1(message: bytes) -> PackedField:
+def _field_1(message: memoryview) -> PackedField:
     product, at = _section_1(message, 8)
-    grid, bitmap = b"", b""
+    bitmap: bytes | memoryview = b""
     if len(product) < 28 or not product[7] & 0x80:
         raise MessageError("it does not state its grid")
     grid, at = _section_1(message, at)
     if product[7] & 0x40:
         section, at = _section_1(message, at)
-        if len(section) < 6 or section[4:6] != b"\0\0":
+        if len(section) < 6 or bytes(section[4:6]) != b"\0\0":
             raise MessageError("it refers to a bitmap of its centre")
         bitmap = section[6:]
     length = int.from_bytes(message[at : at + 3], "big")
@@ -154,23 +155,24 @@ def _field_1(message: bytes) -> PackedField:
         raise MessageError("its data are cut off")
     if section[3] & 0xF0:
         raise MessageError("its packing is not decoded")
-    return PackedField(1, grid, _simple_packing(product, section), bitmap, section[11:])
+    packing = _simple_packing(bytes(product), bytes(section[:11]), length)
+    return PackedField(1, bytes(grid), packing, bitmap, section[11:])
 
 
-def _section_1(message: bytes, at: int) -> tuple[bytes, int]:
+def _section_1(message: memoryview, at: int) -> tuple[memoryview, int]:
     length = int.from_bytes(message[at : at + 3], "big")
     if length < 3 or at + length > len(message):
         raise MessageError(f"its section at byte {at} has {length} bytes")
     return message[at : at + length], at + length
 
 
-def _simple_packing(product: bytes, data: bytes) -> bytes:
+def _simple_packing(product: bytes, data: bytes, n_bytes: int) -> bytes:
     """Section 5 of edition 2 that says what edition 1 does."""
     reference = ibm_float(data[6:10])
     if float(np.float32(reference)) != reference:
         raise MessageError(f"its reference value {reference} is no 32-bit float")
     bits = data[10]
-    n_values = (8 * (len(data) - 11) - (data[3] & 0x0F)) // bits if bits else 0
+    n_values = (8 * (n_bytes - 11) - (data[3] & 0x0F)) // bits if bits else 0
     return struct.pack(
         ">IBIHf2s2sBB", 21, 5, n_values, 0, reference, data[4:6], product[26:28], bits, 0
     )
@@ -187,10 +189,12 @@ def _plain_message(field: PackedField, n_points: int, n_values: int) -> bytes:
     )
     packing = field.packing[:5] + struct.pack(">I", n_values) + field.packing[9:]
     indicator = 0 if field.bitmap else _NO_BITMAP
-    bitmap = struct.pack(">IBB", 6 + len(field.bitmap), 6, indicator) + field.bitmap
-    data = struct.pack(">IB", 5 + len(field.data), 7) + field.data
-    body = b"".join([_IDENTIFICATION, grid, _PRODUCT, packing, bitmap, data, _END])
-    return b"GRIB\xff\xff\x00\x02" + struct.pack(">Q", 16 + len(body)) + body
+    bitmap = struct.pack(">IBB", 6 + len(field.bitmap), 6, indicator)
+    data = struct.pack(">IB", 5 + len(field.data), 7)
+    parts = [grid, _PRODUCT, packing, bitmap, field.bitmap, data, field.data, _END]
+    n_bytes = 16 + len(_IDENTIFICATION) + sum(map(len, parts))
+    start = b"GRIB\xff\xff\x00\x02" + struct.pack(">Q", n_bytes) + _IDENTIFICATION
+    return b"".join([start, *parts])
 
 
 _IDENTIFICATION = struct.pack(">IBHHBBBHBBBBBBB", 21, 1, 0, 0, 2, 0, 1, 2000, 1, 1, 0, 0, 0, 0, 1)
