@@ -185,8 +185,6 @@ def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | No
     dtypes = {kind.array.dtype.kind for kind in column.kinds}
     if not (dtypes <= set("iuf") or dtypes <= set("SU")):
         return None
-    if len({kind.array.dtype.kind in "SU" for kind in column.kinds}) > 1:  # texts and numbers
-        return None
     if not all(values.available(array) for array in column.arrays):
         return None
     labels = [values.of(array) for array in column.arrays]
