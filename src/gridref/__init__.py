@@ -64,8 +64,6 @@ _HOMES = {
     "files_from": "gridref.api.layout.listings",
     "mosaic": "gridref.api.combining",
     "open_catalog": "gridref.api.catalog",
-    "open_mfdataset": "gridref.faces.xarray.many_files",
-    "open_mfdatatree": "gridref.faces.xarray.many_files",
     "open_store": "gridref.faces.zarr.store",
     "open_virtual_dataset": "gridref.faces.xarray.opening",
     "open_virtual_datatree": "gridref.faces.xarray.opening",
@@ -75,7 +73,10 @@ _HOMES = {
     "stack": "gridref.api.combining",
     "to_kerchunk": "gridref.faces.exports.kerchunk",
     "verify": "gridref.api.verify",
-    # Needs packages that may be missing, so ``from gridref import *`` leaves it out.
+    # ``from gridref import *`` leaves out what xarray's users call by its full name,
+    "open_mfdataset": "gridref.faces.xarray.many_files",
+    "open_mfdatatree": "gridref.faces.xarray.many_files",
+    # and what needs packages that may be missing.
     "create_app": "gridref.faces.http.app",
 }
 
@@ -100,8 +101,6 @@ __all__ = [
     "files_from",
     "mosaic",
     "open_catalog",
-    "open_mfdataset",
-    "open_mfdatatree",
     "open_store",
     "open_virtual_dataset",
     "open_virtual_datatree",

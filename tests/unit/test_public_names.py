@@ -22,6 +22,8 @@ CALLS = [
     gridref.concat,
     gridref.mosaic,
     gridref.open_catalog,
+    gridref.open_mfdataset,
+    gridref.open_mfdatatree,
     gridref.open_store,
     gridref.open_virtual_dataset,
     gridref.open_virtual_datatree,
@@ -72,8 +74,9 @@ def test_public_names() -> None:
         "to_kerchunk",
         "verify",
     ]
-    assert len(gridref.__all__) < 30  # and `create_app`, which needs packages that may be missing
-    for name in [*gridref.__all__, "create_app", "interchange", "virtualizarr"]:
+    assert len(gridref.__all__) < 30  # and `create_app`, which needs packages that may be missing,
+    beside = ["open_mfdataset", "open_mfdatatree", "create_app"]  # and two that are xarray's
+    for name in [*gridref.__all__, *beside, "interchange", "virtualizarr"]:
         assert getattr(gridref, name).__doc__
     for name in dir(gridref.interchange):
         assert getattr(gridref.interchange, name).__doc__

@@ -21,7 +21,7 @@ from gridref.api.outcomes import RunOptions
 from gridref.api.scan import Failures, scan_each
 from gridref.api.summary import warn_of_left_out
 from gridref.combine import CombineOptions
-from gridref.errors import CombineError, InvalidRequestError
+from gridref.errors import CombineError, InvalidRequestError, Message, Option
 from gridref.faces.xarray.opening import CombiningError, placed, rules_of
 from gridref.faces.xarray.virtual_dataset import Url
 from gridref.faces.xarray.written_groups import dataset_to_group, tree_to_group
@@ -57,7 +57,7 @@ class Decoding:
 @verb(Decoding, ScanOptions, CombineOptions, hidden=("variables", "repeated"))
 @keeps_at_hand
 def open_mfdataset(
-    paths: Url | Iterable[Url] | Sequence[Any],
+    files: Url | Iterable[Url] | Sequence[Any],
     chunks: Any = None,
     concat_dim: str | Sequence[str | None] | None = None,
     compat: str | None = None,
@@ -83,7 +83,7 @@ def open_mfdataset(
 
     Parameters
     ----------
-    paths
+    files
         Paths, URLs, globs or directories; lists of lists for ``combine="nested"``.
     chunks
         Chunks for dask, as for `xarray.open_dataset`. By default variables are lazy without dask.
@@ -124,7 +124,9 @@ def open_mfdataset(
     check_choice("combine", combine, ("by_coords", "nested"))
     check_choice("errors", errors, ("raise", "warn", "ignore"))
     if combine == "by_coords" and concat_dim is not None:
-        raise InvalidRequestError("concat_dim is for combine='nested', as in xarray")
+        raise InvalidRequestError(
+            Message("concat_dim needs ", Option("combine", "nested"), ", as in xarray")
+        )
     known = xr.get_options()  # type: ignore[no-untyped-call]
     usual = _DEFAULTS[bool(known["use_new_combine_kwarg_defaults"])]
     options |= {"join": usual["join"] if join is None else join}
@@ -137,7 +139,7 @@ def open_mfdataset(
     opening = _Opening(chunks, storage_options, options_of(Decoding, options))
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
     failures = Failures(_running(work, errors))
-    tree = nested_urls(paths, storage_options)
+    tree = nested_urls(files, storage_options)
     held: dict[str, Mapping[str, Any]] = {}
 
     def prepared() -> Iterator[tuple[str, VirtualGroup]]:
@@ -167,7 +169,7 @@ def open_mfdataset(
 @verb(Decoding, ScanOptions, CombineOptions)
 @keeps_at_hand
 def open_mfdatatree(
-    paths: Url | Iterable[Url],
+    files: Url | Iterable[Url],
     chunks: Any = None,
     concat_dim: str | Sequence[str] | None = None,
     preprocess: Callable[[xr.DataTree], xr.DataTree] | None = None,
@@ -181,7 +183,7 @@ def open_mfdatatree(
 
     Parameters
     ----------
-    paths
+    files
         Paths, URLs, globs or directories.
     concat_dim
         Dimension, or dimensions, that the files lie along. By default the layout is worked out, as
@@ -211,7 +213,7 @@ def open_mfdatatree(
     failures = Failures(run)
     scanned = []
     for url, root in scan_each(
-        expand_files(paths, storage_options), scanning, run, failures=failures
+        expand_files(files, storage_options), scanning, run, failures=failures
     ):
         part = root
         if preprocess is not None:
