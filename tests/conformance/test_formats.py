@@ -21,6 +21,7 @@ import gridref
 from gridref.errors import InvalidRequestError
 from gridref.formats.dmrpp.scanner import DMRppScanner
 from gridref.formats.hdf4.scanner import HDF4Scanner
+from gridref.formats.grib.scanner import GRIBScanner
 from gridref.formats.hdf5.scanner import HDF5Scanner
 from gridref.formats.icechunk.scanner import IcechunkScanner
 from gridref.formats.kerchunk.scanner import KerchunkScanner
@@ -28,6 +29,7 @@ from gridref.formats.netcdf3.scanner import NetCDF3Scanner
 from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.formats.zarr.scanner import ZarrScanner
 from gridref.testing.formats import Sample, ScannerTests
+from tests.grib_files import field, write_grib
 from tests.dmrpp_files import write_dmrpp
 from tests.hdf4_files import write_datasets
 
@@ -130,6 +132,20 @@ class TestDMRpp(ScannerTests):
             file["plain"] = VALUES[0].astype("f8")
         document = write_dmrpp(folder / "a.h5")
         return Sample(document, {"model/t": VALUES, "plain": VALUES[0].astype("f8")})
+
+
+class TestGRIB(ScannerTests):
+    scanner = GRIBScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        one, other = field(5, 7, shortName="sp"), field(5, 7, shortName="sp", step=6)
+        for number, each in enumerate((one, other)):  # what 16 bits hold exactly
+            each["values"] = VALUES[number : number + 5, :7] % 256
+            each["keys"] |= {"packingType": "grid_ieee"}
+        write_grib(folder / "a.grib2", one, other)
+        both = np.stack([one["values"], other["values"]])[np.newaxis]
+        return Sample(folder / "a.grib2", {"surface/sp": both.astype("f4")})
 
 
 class TestZarr(ScannerTests):
