@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 import gridref
 from gridref.errors import InvalidRequestError
 from gridref.formats.dmrpp.scanner import DMRppScanner
-from gridref.formats.hdf4.scanner import HDF4Scanner
 from gridref.formats.grib.scanner import GRIBScanner
+from gridref.formats.hdf4.scanner import HDF4Scanner
 from gridref.formats.hdf5.scanner import HDF5Scanner
 from gridref.formats.icechunk.scanner import IcechunkScanner
 from gridref.formats.kerchunk.scanner import KerchunkScanner
@@ -29,8 +29,8 @@ from gridref.formats.netcdf3.scanner import NetCDF3Scanner
 from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.formats.zarr.scanner import ZarrScanner
 from gridref.testing.formats import Sample, ScannerTests
-from tests.grib_files import field, write_grib
 from tests.dmrpp_files import write_dmrpp
+from tests.grib_files import field, write_grib
 from tests.hdf4_files import write_datasets
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")

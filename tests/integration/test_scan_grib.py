@@ -168,6 +168,24 @@ def test_kinds_of_levels_and_of_statistics_are_groups(tmp_path: Path) -> None:
     assert assert_as_in_eccodes(path, group) == len(fields)
 
 
+def test_layers_from_the_ground_are_told_apart_by_their_height(tmp_path: Path) -> None:
+    layers = [
+        {"typeOfFirstFixedSurface": 103, "typeOfSecondFixedSurface": 103}
+        | {"scaleFactorOfFirstFixedSurface": 0, "scaledValueOfFirstFixedSurface": top}
+        | {"scaleFactorOfSecondFixedSurface": 0, "scaledValueOfSecondFixedSurface": bottom}
+        for top, bottom in ((0, 1000), (0, 6000), (3000, 0))
+    ]
+    shear = {"discipline": 0, "parameterCategory": 2, "parameterNumber": 15}
+    fields = [field(seed=n, **shear, **layer) for n, layer in enumerate(layers)]
+    path = write_grib(tmp_path / "a.grib2", *fields)
+    group = gridref.scan(path)["heightAboveGroundLayer"]
+    (name,) = {name for name in group.arrays if "GRIB_name" in group.arrays[name].attrs}
+    assert group.arrays["heightAboveGroundLayer"][...].tolist() == [1000, 3000, 6000]
+    for number, about in zip((0, 2, 1), fields_of(path), strict=True):
+        found = group.arrays[name][0, 0, number]
+        assert np.array_equal(found.reshape(-1), about["values"].astype("f4"))
+
+
 def test_members_of_an_ensemble_are_a_dimension(tmp_path: Path) -> None:
     ensemble = {"productDefinitionTemplateNumber": 1, "numberOfForecastsInEnsemble": 3}
     fields = [field(seed=n, **ensemble, shortName="sp", perturbationNumber=n) for n in range(3)]

@@ -51,6 +51,7 @@ _AXES = {
     "heightAboveSea",
 }
 """Levels that are a dimension even where a file has one of them."""
+_HEIGHTS = "heightAboveGroundLayer"
 _ORDERED = 241
 _DECREASING = {"isobaricInhPa", "isobaricInPa"}
 _DERIVED = {0: "mean", 1: "weighted_mean", 2: "spread", 3: "normalized_spread", 4: "spread"}
@@ -215,7 +216,7 @@ def _sort(each: Field, product: Product, grid: GridArrays, n_grid: int, found: _
     level, parameter = _named(product)
     name = parameter.variable.replace("/", "_")
     above = (*([f"grid_{n_grid}"] if n_grid else []), level)
-    labels = (product.number, product.time, product.step, product.level)
+    labels = (product.number, product.time, product.step, _level_label(product, level))
     known, path = each, ""
     for window in _windows(product):
         at = (*above, *window, *_kinds(product))
@@ -235,6 +236,13 @@ def _sort(each: Field, product: Product, grid: GridArrays, n_grid: int, found: _
         found.findings.append(Finding(path, Fate.SKIPPED, why, found.source.url))
     else:
         found.refuse(path, f"{where} and is not told apart from it")
+
+
+def _level_label(product: Product, level: str) -> float | None:
+    """The upper level of a layer, as in cfgrib; above the ground the larger height."""
+    if level == _HEIGHTS and product.level is not None and product.bottom is not None:
+        return max(product.level, product.bottom)
+    return product.level
 
 
 def _named(product: Product) -> tuple[str, Parameter]:
@@ -399,7 +407,7 @@ def _about_variable(variable: _Variable, level: str, has_levels: bool) -> dict[s
         attrs["long_name"] = parameter.variable
         attrs["units"] = "1"
     if not has_levels and product.level is not None:
-        attrs["GRIB_level"] = product.level
+        attrs["GRIB_level"] = _level_label(product, level)
     if parameter.standard_name:
         attrs["standard_name"] = parameter.standard_name
     places = [name for name in ("latitude", "longitude") if name in variable.grid.arrays]
