@@ -14,6 +14,7 @@ import xarray as xr
 import gridref
 from gridref.api.catalog import Catalog
 from tests.grib_files import field, fields_of, write_grib
+from tests.http_server import Site, serving
 
 N_FILES = 24
 N_LEVELS = 20
@@ -140,3 +141,11 @@ def test_processes_append_at_the_same_time(tmp_path: Path, n_writers: int) -> No
     values = gridref.open_catalog(tmp_path / "cube.gridref")["surface/sp"][...]
     expected = [fields_of(path)[0]["values"].astype("f4").reshape(3, 4) for path in files]
     assert np.array_equal(values[0], expected)
+
+
+def test_files_on_a_server(tmp_path: Path) -> None:
+    files = some(tmp_path, range(1, 3))
+    with serving(Site({f"/{file.name}": file.read_bytes() for file in files})) as site:
+        addresses = [f"{site.url}/{file.name}" for file in files]
+        gridref.build(addresses, tmp_path / "cube.gridref")
+        assert_same_day(gridref.open_catalog(tmp_path / "cube.gridref"), files)
