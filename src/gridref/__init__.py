@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gridref.api.catalog import open_catalog as open_catalog
     from gridref.api.combining import concat as concat
     from gridref.api.combining import mosaic as mosaic
-    from gridref.api.combining import stack as stack
     from gridref.api.layout.layouts import Groups as Groups
     from gridref.api.layout.layouts import Labels as Labels
     from gridref.api.layout.layouts import Mosaic as Mosaic
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from gridref.faces.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
     from gridref.faces.zarr.store import open_store as open_store
     from gridref.formats import ScanOptions as ScanOptions
-    from gridref.model.array import VirtualArray as VirtualArray
     from gridref.model.array import VirtualGroup as VirtualGroup
     from gridref.serve.views import ViewOptions as ViewOptions
 
@@ -57,26 +55,23 @@ _HOMES = {
     "ScanOptions": "gridref.formats",
     "Stack": "gridref.api.layout.layouts",
     "ViewOptions": "gridref.serve.views",
-    "VirtualArray": "gridref.model.array",
     "VirtualGroup": "gridref.model.array",
     "build": "gridref.api.building",
     "concat": "gridref.api.combining",
     "files_from": "gridref.api.layout.listings",
     "mosaic": "gridref.api.combining",
     "open_catalog": "gridref.api.catalog",
+    "open_mfdataset": "gridref.faces.xarray.many_files",
+    "open_mfdatatree": "gridref.faces.xarray.many_files",
     "open_store": "gridref.faces.zarr.store",
     "open_virtual_dataset": "gridref.faces.xarray.opening",
     "open_virtual_datatree": "gridref.faces.xarray.opening",
     "open_virtual_mfdataset": "gridref.faces.xarray.opening",
     "plan": "gridref.api.building",
     "scan": "gridref.api.scan",
-    "stack": "gridref.api.combining",
     "to_kerchunk": "gridref.faces.exports.kerchunk",
     "verify": "gridref.api.verify",
-    # ``from gridref import *`` leaves out what xarray's users call by its full name,
-    "open_mfdataset": "gridref.faces.xarray.many_files",
-    "open_mfdatatree": "gridref.faces.xarray.many_files",
-    # and what needs packages that may be missing.
+    # Needs packages that may be missing, so ``from gridref import *`` leaves it out.
     "create_app": "gridref.faces.http.app",
 }
 
@@ -92,7 +87,6 @@ __all__ = [
     "ScanOptions",
     "Stack",
     "ViewOptions",
-    "VirtualArray",
     "VirtualGroup",
     "__version__",
     "build",
@@ -101,13 +95,14 @@ __all__ = [
     "files_from",
     "mosaic",
     "open_catalog",
+    "open_mfdataset",
+    "open_mfdatatree",
     "open_store",
     "open_virtual_dataset",
     "open_virtual_datatree",
     "open_virtual_mfdataset",
     "plan",
     "scan",
-    "stack",
     "to_kerchunk",
     "verify",
 ]

@@ -24,6 +24,7 @@ from gridref.faces.cli.console import Console, echo
 from gridref.faces.cli.drawing import draw_grid, draw_tree
 from gridref.faces.picture import human_bytes
 from gridref.faces.zarr.store import GridrefStore
+from gridref.model.array import VirtualArray
 
 
 def main() -> int:
@@ -83,7 +84,7 @@ def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
     )
     console.rule("2. the uneven chunk grid")
     array = group["tas"]
-    assert isinstance(array, gridref.VirtualArray)
+    assert isinstance(array, VirtualArray)
     console.print(draw_grid(array, "tas", min(console.width, 100)))
     console.rule("3. open")
     address = f"gridref::file://{catalog}"
@@ -184,7 +185,7 @@ def _mosaic(console: Console, tiles: list[Path], catalog: Path) -> bool:
     """Lay tiles of different size side by side and compare them with tifffile."""
     group = build(tiles, catalog, layout=gridref.Mosaic())
     array = group["band_data"]
-    assert isinstance(array, gridref.VirtualArray)
+    assert isinstance(array, VirtualArray)
     console.print(draw_tree(group, catalog.name))
     console.print(draw_grid(array, "band_data", min(console.width, 100)))
     result = gridref.verify(catalog, all=True)

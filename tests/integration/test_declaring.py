@@ -16,6 +16,7 @@ import gridref
 from gridref.api.declaring import claimed
 from gridref.api.opening import reader_for
 from gridref.errors import BlockPendingError, CombineError, InvalidRequestError
+from gridref.model.array import VirtualArray
 from tests.command import run_command
 from tests.integration.growing import assert_shows, built, month
 
@@ -190,8 +191,8 @@ def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
 
 
 def test_labels_of_a_stranger_that_repeat_are_all_claimed() -> None:
-    times = gridref.VirtualArray.from_numpy(np.array([3, 5, 5, 7]), ("time",))
-    file = gridref.VirtualArray.from_numpy(np.array([5, 9]), ("time",))
+    times = VirtualArray.from_numpy(np.array([3, 5, 5, 7]), ("time",))
+    file = VirtualArray.from_numpy(np.array([5, 9]), ("time",))
     groups = [gridref.VirtualGroup({"time": array}) for array in (times, file)]
     read = reader_for().read
     assert claimed(groups[0], groups[1:], "time", [(1, 2), (2, 4)], read) == [(1, 3)]

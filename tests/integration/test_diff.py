@@ -13,6 +13,7 @@ import pytest
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.catalog import CatalogChange
+from gridref.model.array import VirtualArray
 from tests.by_name import by_name
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run
@@ -80,13 +81,13 @@ def test_inline_values_and_windows_are_compared(folder: Path) -> None:
     group = gridref.open_catalog(folder / "a.gridref")
     base = gridref.VirtualGroup(
         {
-            "inline": gridref.VirtualArray.from_numpy(np.arange(6.0), ("x",)),
+            "inline": VirtualArray.from_numpy(np.arange(6.0), ("x",)),
             "tas": group["tas"].isel(time=slice(0, 10)),
         }
     )
     write_catalog(base, folder / "a.gridref")
     other = {
-        "inline": gridref.VirtualArray.from_numpy(np.arange(6.0)[::-1], ("x",)),
+        "inline": VirtualArray.from_numpy(np.arange(6.0)[::-1], ("x",)),
         "tas": group["tas"].isel(time=slice(9, None, -1)),
     }
     write_catalog(base.with_changes(arrays=other), folder / "b.gridref")

@@ -14,6 +14,7 @@ import xarray as xr
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.errors import InvalidRequestError, ReadOnlyError
+from gridref.model.array import VirtualArray
 from tests.http_server import Site, serving
 from tests.integration.archives import write_months
 from tests.s3_server import BUCKET, Bucket, s3_bucket
@@ -131,10 +132,10 @@ def test_writes_are_refused(filesystem: fsspec.AbstractFileSystem, tmp_path: Pat
 def test_a_catalog_that_was_built_anew_is_read_anew(tmp_path: Path) -> None:
     catalog = tmp_path / "cube.gridref"
     address = f"gridref::file://{catalog}"
-    first = gridref.VirtualArray.from_numpy(np.arange(3), ("x",))
+    first = VirtualArray.from_numpy(np.arange(3), ("x",))
     write_catalog(gridref.VirtualGroup({"x": first}), catalog)
     assert xr.open_zarr(address)["x"].values.tolist() == [0, 1, 2]
-    second = gridref.VirtualArray.from_numpy(np.arange(5, 9), ("x",))
+    second = VirtualArray.from_numpy(np.arange(5, 9), ("x",))
     write_catalog(gridref.VirtualGroup({"x": second}), catalog)
     assert xr.open_zarr(address)["x"].values.tolist() == [5, 6, 7, 8]
 

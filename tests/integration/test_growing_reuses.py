@@ -17,6 +17,7 @@ import xarray as xr
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.errors import CombineError
+from gridref.model.array import VirtualArray
 from tests.by_name import by_name
 from tests.integration.test_mosaics import write_tile
 
@@ -242,7 +243,7 @@ def test_many_pieces_are_written_as_a_whole(tmp_path: Path) -> None:
     """Labels between all others: reading would go through very many boxes."""
 
     def labelled(times: np.ndarray) -> gridref.VirtualGroup:
-        array = gridref.VirtualArray.from_numpy(times.astype("f8"), ("time",))
+        array = VirtualArray.from_numpy(times.astype("f8"), ("time",))
         return gridref.VirtualGroup({"time": array, "v": array})
 
     even = gridref.concat([labelled(2 * np.array([n])) for n in range(300)], "time")

@@ -14,6 +14,7 @@ import xarray as xr
 import gridref
 from gridref.errors import CombineError
 from gridref.faces.xarray.duck_array import VirtualDuckArray
+from gridref.model.array import VirtualArray
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 from tests.by_name import by_name
@@ -183,11 +184,11 @@ def test_labels_of_the_root_hold_in_groups(tmp_path: Path) -> None:
 
 def test_groups_with_labels_of_their_own_are_left_alone() -> None:
     def part(number: int, *lats: list[float], bare: bool = False) -> gridref.VirtualGroup:
-        def level(lat: list[float], labelled: bool) -> dict[str, gridref.VirtualArray]:
+        def level(lat: list[float], labelled: bool) -> dict[str, VirtualArray]:
             rows = np.arange(float(len(lat)))[np.newaxis] + 10 * number
             arrays = {"v": chunked_array(rows, (1, 2), ("time", "lat"))}
             if labelled:
-                arrays["lat"] = gridref.VirtualArray.from_numpy(np.array(lat), ("lat",))
+                arrays["lat"] = VirtualArray.from_numpy(np.array(lat), ("lat",))
             return arrays
 
         root, below = lats

@@ -21,6 +21,7 @@ import gridref
 from gridref.api.catalog import write_catalog
 from gridref.codecs.own import OWN
 from gridref.errors import GridrefError
+from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec
 from gridref.model.zarr_metadata import packed_dtype
 from gridref.serve.grids import READER_CODECS
@@ -149,9 +150,9 @@ def test_times_out_of_hdf5(tmp_path: Path) -> None:
 
 
 def test_an_array_without_a_zarr_type_is_refused_alone(tmp_path: Path) -> None:
-    empty_text = gridref.VirtualArray.from_numpy(np.array(["", ""], "S1"), ("x",))
-    wide = gridref.VirtualArray.from_numpy(np.arange(2, dtype=np.longdouble), ("x",))
-    plain = gridref.VirtualArray.from_numpy(np.arange(2), ("x",))
+    empty_text = VirtualArray.from_numpy(np.array(["", ""], "S1"), ("x",))
+    wide = VirtualArray.from_numpy(np.arange(2, dtype=np.longdouble), ("x",))
+    plain = VirtualArray.from_numpy(np.arange(2), ("x",))
     group = gridref.VirtualGroup({"wide": wide, "plain": plain, "text": empty_text})
     for view in VIEWS:
         for consolidated in (True, False):

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import gridref
 from gridref.faces.cli import app
+from gridref.model.array import VirtualArray
 
 
 def write(path: Path, day: int, *, scale: float = 0.5, **attrs: str) -> Path:
@@ -89,7 +90,7 @@ def test_explaining_reads_no_values_where_no_rule_needs_them(
     reader = gridref.api.opening.reader_for()
 
     class Counting:
-        def read(self, array: gridref.VirtualArray) -> np.ndarray:
+        def read(self, array: VirtualArray) -> np.ndarray:
             read.extend(array.dims or ("scalar",))
             return reader.read(array)
 

@@ -246,8 +246,8 @@ def test_scalars_of_files_are_labels(tmp_path: Path, name: str) -> None:
         write_step(tmp_path / f"{run}_{step}.nc", run, step) for run in (0, 6) for step in (0, 1)
     ]
     groups = [gridref.scan(path) for path in files]
-    rows = [gridref.stack(groups[start : start + 2], "step") for start in (0, 2)]
-    cube = gridref.stack(rows, "time", variables="different")
+    rows = [gridref.concat(groups[start : start + 2], "step") for start in (0, 2)]
+    cube = gridref.concat(rows, "time", variables="different")
     assert gridref.verify(cube, all=True).ok
     altered = relabelled(name, lambda v: v + 1)(cube)
     found = gridref.verify(altered, all=True)

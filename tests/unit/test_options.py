@@ -41,7 +41,6 @@ CALLS: dict[str, Callable[..., Any]] = {
         file, f"{file}.gridref", overwrite=True, **options
     ),
     "concat": lambda file, **options: gridref.concat([gridref.scan(file)] * 2, "t", **options),
-    "stack": lambda file, **options: gridref.stack([gridref.scan(file)] * 2, "t", **options),
     "write_catalog": lambda file, **options: write_catalog(
         gridref.scan(file), f"{file}.gridref", **options
     ),
@@ -95,7 +94,7 @@ def test_an_option_that_nobody_knows_is_our_error_with_one_file_too(name: str, f
             "a mosaic shows one input",
         ),
         ("concat", {"compt": "equals"}, "'compt': did you mean 'compat'"),
-        ("stack", {"lables": [1, 2]}, "'lables': did you mean 'labels'"),
+        ("concat", {"lables": [1, 2]}, "'lables': did you mean 'labels'"),
         ("build", {"tolerance": 0.1}, r"write layout=Mosaic\(tolerance=\.\.\.\)"),
         (
             "scan",

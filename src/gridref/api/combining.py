@@ -1,4 +1,4 @@
-"""Combine groups and arrays: `concat`, `stack` and `mosaic`.
+"""Combine groups and arrays: `concat` and `mosaic`.
 
 Values that the rules of combining have to compare or change are read from the sources.
 """
@@ -32,6 +32,7 @@ def concat(
     items: Iterable[VirtualGroup],
     dim: Dims,
     *,
+    labels: ArrayLike | None = None,
     storage_options: Mapping[str, Any] | None = None,
     read: Read | None = None,
     **options: Any,
@@ -50,6 +51,7 @@ def concat(
     items: Iterable[VirtualGroup] | Iterable[VirtualArray],
     dim: Dims,
     *,
+    labels: ArrayLike | None = None,
     storage_options: Mapping[str, Any] | None = None,
     read: Read | None = None,
     **options: Any,
@@ -63,6 +65,9 @@ def concat(
     dim
         Name of the dimension; a new one is put first. Several names let each of them grow (ragged
         arrays).
+    labels
+        One label for each group: numbers, strings or ``datetime64``. They become the coordinate of
+        the dimension, which is new, or of length 1 in each group.
     storage_options
         Options of fsspec's filesystems of the sources; by default those that the inputs were opened
         with.
@@ -81,7 +86,8 @@ def concat(
     CombineError
         With every problem, where the inputs do not fit together.
     InvalidRequestError
-        For inputs that were opened with different storage options, if none are given.
+        For inputs that were opened with different storage options, if none are given; for labels
+        that are not one for each group, or of a group in which the dimension is longer than 1.
     """
     opened = _Opened(storage_options)
     rules = CombineOptions(**with_converter(options))
@@ -93,47 +99,12 @@ def concat(
             has_arrays |= isinstance(item, VirtualArray)
             yield VirtualGroup({"": item}) if isinstance(item, VirtualArray) else item
 
-    done = combine(opened.noted(groups()), dim, read=read or opened.read, options=rules).unwrap()
+    inputs = opened.noted(groups())
+    if labels is not None:
+        inputs = with_labels(inputs, dim, labels)
+    done = combine(inputs, dim, read=read or opened.read, options=rules).unwrap()
     if has_arrays:
         return done.arrays[""].with_changes(access=SourceAccess(opened.sources))
-    return readable(done, opened.sources)
-
-
-@verb(CombineOptions)
-def stack(
-    groups: Iterable[VirtualGroup],
-    dim: str,
-    *,
-    labels: ArrayLike | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> VirtualGroup:
-    """Stack groups along a new dimension, one index each.
-
-    Parameters
-    ----------
-    groups
-        The inputs, in order. An iterator is taken in batches, and no input is kept.
-    dim
-        Name of the new dimension; it is put first. Inputs may have it with length 1.
-    labels
-        One label for each input: numbers, strings or ``datetime64``. They become the coordinate of
-        the dimension.
-    storage_options, **options
-        As for `concat`.
-
-    Raises
-    ------
-    CombineError
-        With every problem, where the inputs do not fit together.
-    InvalidRequestError
-        For no inputs, an input that has the dimension with another length than 1, or labels that
-        are not one for each input.
-    """
-    opened = _Opened(storage_options)
-    rules = CombineOptions(**with_converter(options))
-    labelled = with_labels(opened.noted(groups), dim, labels)
-    done = combine(labelled, dim, read=opened.read, options=rules).unwrap()
     return readable(done, opened.sources)
 
 
@@ -163,7 +134,7 @@ def mosaic(
         Name of a new first dimension. Inputs with the same label are in one mosaic, and elements
         that no input holds at a label are missing there.
     labels
-        The label of each input along that dimension, as for `stack`. By default, each input's
+        The label of each input along that dimension, as for `concat`. By default, each input's
         variable of that name holds its label.
     x, y, tolerance, grids
         As for `gridref.Mosaic`.

@@ -6,7 +6,7 @@ A label is a number, a string or a time. Combining inputs along the dimension jo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def with_label(
 
 
 def with_labels(
-    groups: Iterable[VirtualGroup], dim: str, labels: ArrayLike | None
+    groups: Iterable[VirtualGroup], dim: str | Sequence[str], labels: ArrayLike
 ) -> Iterator[VirtualGroup]:
     """Groups that can be stacked along a new dimension, with a label each.
 
@@ -63,8 +63,7 @@ def with_labels(
         Name of the dimension.
     labels
         One label for each input: numbers, strings or ``datetime64``. They become the coordinate of
-        the dimension; times are kept as integers with CF ``units`` (CF conventions, 4.4). None
-        gives no labels.
+        the dimension; times are kept as integers with CF ``units`` (CF conventions, 4.4).
 
     Raises
     ------
@@ -73,10 +72,19 @@ def with_labels(
         for each input.
     """
     if not isinstance(dim, str):
-        raise InvalidRequestError(f"stacking takes the name of one dimension, got {dim!r}")
-    if labels is None:
-        return (_checked(group, dim) for group in groups)
+        raise InvalidRequestError(f"labels are for one dimension, not for {dim!r}")
     return _labelled(groups, dim, *label_values(labels))
+
+
+def stackable(groups: Iterable[VirtualGroup], dim: str) -> Iterator[VirtualGroup]:
+    """Groups that can be stacked along a new dimension, without labels.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an input that has the dimension with another length than 1.
+    """
+    return (_checked(group, dim) for group in groups)
 
 
 def _checked(group: VirtualGroup, dim: str) -> VirtualGroup:

@@ -12,6 +12,7 @@ import pytest
 import gridref
 from gridref.api.scan import scan_many
 from gridref.errors import InvalidRequestError, SourceUnavailableError
+from gridref.model.array import VirtualArray
 
 
 def make(path: Path, first: int, n: int) -> str:
@@ -41,7 +42,7 @@ def values_of(file: str, path: str) -> np.ndarray:
 )
 def test_scanned_arrays_read_like_h5py(files: list[str], selection: object) -> None:
     array = gridref.scan(files[0])["model/tas"]
-    assert isinstance(array, gridref.VirtualArray)
+    assert isinstance(array, VirtualArray)
     expected = values_of(files[0], "model/tas")
     if selection is not None:
         np.testing.assert_array_equal(array[selection], expected[selection])
@@ -56,7 +57,7 @@ def test_selections_by_dimension_name_and_lazy_ones(files: list[str]) -> None:
     (dim,) = array.dims
     np.testing.assert_array_equal(array.read(**{dim: slice(1, 4)}), expected[1:4])
     part = array.isel(**{dim: slice(4, None, -2)})
-    assert isinstance(part, gridref.VirtualArray)
+    assert isinstance(part, VirtualArray)
     np.testing.assert_array_equal(part[...], expected[4::-2])
     np.testing.assert_array_equal(np.asarray(part, np.float32), expected[4::-2].astype("f4"))
     with pytest.raises(InvalidRequestError, match=f"no dimension 'tim'.*did you mean '{dim}'"):
@@ -90,7 +91,7 @@ def test_combined_arrays_read_without_a_reader_of_the_callers(files: list[str]) 
     np.testing.assert_array_equal(gridref.concat(groups, "time")["flat"][...], expected)
     flat = gridref.concat([group["flat"] for group in groups], "time")
     np.testing.assert_array_equal(flat[1:7], expected[1:7])
-    same = gridref.stack([groups[0], groups[0]], "member", labels=[3, 7])
+    same = gridref.concat([groups[0], groups[0]], "member", labels=[3, 7])
     np.testing.assert_array_equal(same["member"][...], [3, 7])
     assert same["flat"].shape == (2, 5)
     np.testing.assert_array_equal(same["flat"][1], values_of(files[0], "flat"))
@@ -108,7 +109,7 @@ def test_unlike_storage_options_have_to_be_named(files: list[str]) -> None:
 
 
 def test_arrays_made_in_memory_say_what_to_do() -> None:
-    array = gridref.VirtualArray.from_numpy(np.arange(3), ("x",))
+    array = VirtualArray.from_numpy(np.arange(3), ("x",))
     with pytest.raises(InvalidRequestError, match="made in memory"):
         array[...]
     with pytest.raises(TypeError, match="not iterable"):

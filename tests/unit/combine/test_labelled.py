@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref import stack
+from gridref import concat
 from gridref.combine import combine
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -22,7 +22,7 @@ def field(start: float, **attrs: Any) -> VirtualGroup:
 
 
 def test_labels_become_the_coordinate() -> None:
-    group = stack((field(10.0 * k) for k in range(3)), "run", labels=[5, 7, 6])
+    group = concat((field(10.0 * k) for k in range(3)), "run", labels=[5, 7, 6])
     expected = np.stack([np.arange(10.0 * k, 10.0 * k + 6).reshape(2, 3) for k in range(3)])
     np.testing.assert_array_equal(read_slowly(group.arrays["t"]), expected)
     assert group.arrays["t"].dims == ("run", "y", "x")
@@ -30,7 +30,7 @@ def test_labels_become_the_coordinate() -> None:
 
 
 def test_without_labels_there_is_no_coordinate() -> None:
-    assert list(stack([field(0.0), field(1.0)], "run").arrays) == ["t"]
+    assert list(concat([field(0.0), field(1.0)], "run").arrays) == ["t"]
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_without_labels_there_is_no_coordinate() -> None:
     ],
 )  # fmt: skip
 def test_times_are_kept_with_cf_units(labels: Any, expected: list[int], units: str) -> None:
-    time = stack([field(0.0), field(1.0)], "time", labels=labels).arrays["time"]
+    time = concat([field(0.0), field(1.0)], "time", labels=labels).arrays["time"]
     np.testing.assert_array_equal(read_slowly(time), expected)
     assert time.attrs["units"] == f"{units} since 1970-01-01"
 
 
 def test_strings_label_members() -> None:
-    group = stack([field(0.0), field(1.0)], "model", labels=["a", "bc"])
+    group = concat([field(0.0), field(1.0)], "model", labels=["a", "bc"])
     assert read_slowly(group.arrays["model"]).tolist() == ["a", "bc"]
 
 
@@ -62,12 +62,12 @@ def test_strings_label_members() -> None:
 )  # fmt: skip
 def test_labels_that_do_not_fit_are_refused(labels: Any, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
-        stack([field(0.0), field(1.0)], "run", labels=labels)
+        concat([field(0.0), field(1.0)], "run", labels=labels)
 
 
 def test_a_dimension_that_is_there_already_is_refused_by_name() -> None:
     with pytest.raises(InvalidRequestError, match="'y' of length 2"):
-        stack([field(0.0), field(1.0)], "y")
+        concat([field(0.0), field(1.0)], "y", labels=[1, 2])
 
 
 def test_length_one_is_laid_along_and_labelled_anew() -> None:
@@ -75,7 +75,7 @@ def test_length_one_is_laid_along_and_labelled_anew() -> None:
         VirtualGroup({"t": VirtualArray.from_numpy(np.array([float(k)]), ("run",))})
         for k in range(2)
     ]
-    group = stack(short, "run", labels=[8, 9])
+    group = concat(short, "run", labels=[8, 9])
     assert read_slowly(group.arrays["t"]).tolist() == [0, 1]
     assert read_slowly(group.arrays["run"]).tolist() == [8, 9]
 
@@ -83,8 +83,8 @@ def test_length_one_is_laid_along_and_labelled_anew() -> None:
 def test_a_label_that_repeats_is_an_overlap() -> None:
     both = [field(0.0), field(10.0)]
     with pytest.raises(CombineError, match="more than once"):
-        stack(both, "run", labels=[1, 1])
-    group = stack(both, "run", labels=[1, 1], overlap="last")
+        concat(both, "run", labels=[1, 1])
+    group = concat(both, "run", labels=[1, 1], overlap="last")
     assert read_slowly(group.arrays["t"])[0, 0, 0] == 10
 
 
@@ -96,4 +96,4 @@ def test_drift_is_reported_as_in_a_concatenation() -> None:
 
 def test_unknown_options_name_the_near_ones() -> None:
     with pytest.raises(InvalidRequestError, match="'jion': did you mean 'join'"):
-        stack([field(0.0)], "run", jion="outer")
+        concat([field(0.0)], "run", jion="outer")

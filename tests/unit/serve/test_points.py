@@ -8,12 +8,13 @@ import pytest
 import gridref
 from gridref.errors import InvalidRequestError
 from gridref.io import SourcePool
+from gridref.model.array import VirtualArray
 from gridref.serve.plan import plan_points
 from gridref.serve.reader import Reader
 from gridref.testing.builders import chunked_array
 
 
-def two_files() -> tuple[gridref.VirtualArray, np.ndarray]:
+def two_files() -> tuple[VirtualArray, np.ndarray]:
     values = [np.arange(35).reshape(5, 7), 100 + np.arange(21).reshape(3, 7)]
     parts = [chunked_array(part, (2, 3), ("t", "x")) for part in values]
     return gridref.concat(parts, "t"), np.concatenate(values)

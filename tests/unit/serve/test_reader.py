@@ -17,6 +17,7 @@ import gridref
 from gridref.codecs import decode_chunk
 from gridref.errors import ReadError, ShortReadError
 from gridref.io import SourcePool
+from gridref.model.array import VirtualArray
 from gridref.serve.reader import Reader
 from gridref.serve.tasks import Chunk
 
@@ -47,7 +48,7 @@ def values() -> NDArray[Any]:
 
 
 @pytest.fixture
-def array(tmp_path: Path, values: NDArray[Any]) -> gridref.VirtualArray:
+def array(tmp_path: Path, values: NDArray[Any]) -> VirtualArray:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("v", data=values, chunks=(2, 30, 60), compression="gzip", shuffle=True)
     return gridref.scan(tmp_path / "a.h5")["v"]
@@ -55,7 +56,7 @@ def array(tmp_path: Path, values: NDArray[Any]) -> gridref.VirtualArray:
 
 @pytest.mark.parametrize("cache_bytes", [0, 10**7])
 def test_a_chunk_that_threads_need_parts_of_is_decoded_once(
-    array: gridref.VirtualArray, values: NDArray[Any], decodes: Decodes, cache_bytes: int
+    array: VirtualArray, values: NDArray[Any], decodes: Decodes, cache_bytes: int
 ) -> None:
     reader = Reader(SourcePool(), cache_bytes=cache_bytes)
     start = threading.Barrier(8)
@@ -72,7 +73,7 @@ def test_a_chunk_that_threads_need_parts_of_is_decoded_once(
 
 
 def test_what_is_kept_is_copied_without_threads(
-    array: gridref.VirtualArray, values: NDArray[Any], monkeypatch: pytest.MonkeyPatch
+    array: VirtualArray, values: NDArray[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gridref.serve.tasks.TASK_BYTES", (2000, 2000))
     used: set[str] = set()
@@ -92,7 +93,7 @@ def test_what_is_kept_is_copied_without_threads(
 
 
 def test_a_chunk_of_which_all_is_wanted_is_not_kept(
-    array: gridref.VirtualArray, values: NDArray[Any], decodes: Decodes
+    array: VirtualArray, values: NDArray[Any], decodes: Decodes
 ) -> None:
     reader = Reader(SourcePool(), cache_bytes=10**7)
     assert np.array_equal(reader.read(array), values)
@@ -101,7 +102,7 @@ def test_a_chunk_of_which_all_is_wanted_is_not_kept(
 
 
 def test_what_one_thread_cannot_load_another_one_tries(
-    array: gridref.VirtualArray, values: NDArray[Any], monkeypatch: pytest.MonkeyPatch
+    array: VirtualArray, values: NDArray[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chunk that failed may be another one of the same read."""
     begun = threading.Event()
@@ -133,7 +134,7 @@ def test_what_one_thread_cannot_load_another_one_tries(
 
 
 def test_many_callers_decode_in_their_own_threads(
-    array: gridref.VirtualArray, values: NDArray[Any], monkeypatch: pytest.MonkeyPatch
+    array: VirtualArray, values: NDArray[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: set[str] = set()
 
@@ -167,7 +168,7 @@ def test_many_callers_decode_in_their_own_threads(
     ],
 )
 def test_whole_chunks_in_any_place_of_the_output(
-    array: gridref.VirtualArray, values: NDArray[Any], index: tuple[Any, ...]
+    array: VirtualArray, values: NDArray[Any], index: tuple[Any, ...]
 ) -> None:
     assert np.array_equal(Reader(SourcePool()).read(array, index), values[index])
 

@@ -55,7 +55,7 @@ from gridref.combine import (
     in_groups,
 )
 from gridref.combine.forecasts import VALID_TIME
-from gridref.combine.labelled import with_label, with_labels
+from gridref.combine.labelled import stackable, with_label
 from gridref.combine.mosaic import check_tolerance
 from gridref.combine.options import Read, Repeat
 from gridref.errors import InvalidRequestError, Message, Option, Place
@@ -449,7 +449,7 @@ class Stack(InARow):
 
     def _row(self, scanned: Scanned, how: Combining) -> Combination:
         noted = Contradicted(how.read)
-        inputs = with_labels(self.labelled(scanned, noted), self.dim, None)
+        inputs = stackable(self.labelled(scanned, noted), self.dim)
         rules = _with_labels_beside(how.rules, self._pattern)
         done = replace(how, rules=rules).along(inputs, [self.dim])
         return self._whole(replace(done, report=noted.told(done.report)), how.read)
