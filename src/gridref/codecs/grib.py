@@ -31,6 +31,9 @@ VALUES, PLACES = "gridref.grib", "gridref.grib_places"
 PACKINGS = {0, 2, 3, 4, 40, 41, 42}
 """Templates 5.N that are decoded: simple, complex, differences, IEEE, JPEG 2000, PNG, CCSDS."""
 _IEEE, _MOST_BITS = 4, 32
+_TILE_PART, _TILE_DATA, _IMAGE_END = 0xFF90, b"\xff\x93", b"\xff\xd9"
+_MOST_PARTS = 1 << 16
+"""Tiles of a JPEG 2000 image, times its layers; writers of GRIB make one of each."""
 _END = b"7777"
 _SAME_BITMAP, _NO_BITMAP = 254, 255
 
@@ -229,6 +232,7 @@ def _decoded(field: PackedField, n_points: int) -> NDArray[np.float64]:
     if field.edition == 2 and int.from_bytes(field.packing[5:9], "big") != n_values:
         raise MessageError(f"it does not pack {n_values} values, as its bitmap or grid says")
     _check_data(field, n_values)
+    _check_image(field, n_values)
     if int.from_bytes(field.packing[9:11], "big") == _IEEE:
         return _floats(field, n_points, n_values)
     try:
@@ -270,6 +274,58 @@ def _check_data(field: PackedField, n_values: int) -> None:
         bits = {1: 32, 2: 64}.get(field.packing[11], 0)
     if math.ceil(n_values * bits / 8) > len(field.data):
         raise MessageError(f"its data are cut off: {len(field.data)} bytes of {n_values} values")
+
+
+def _check_image(field: PackedField, n_values: int) -> None:
+    """Refuse images whose own header states another size, or many tiles or layers.
+
+    Sources: ITU-T T.800, A.5.1 (SIZ) and A.6.1 (COD); PNG specification, 11.2.2 (IHDR).
+    """
+    template, head = int.from_bytes(field.packing[9:11], "big"), bytes(field.data[:256])
+    if not n_values or template not in (40, 41) or not field.packing[19]:
+        return
+    if template == 41:
+        width, height = struct.unpack(">II", head[16:24].ljust(8, b"\0"))
+        n_pixels, n_parts = width * height, 1
+    else:
+        n_pixels, n_parts = _jpeg2000_size(bytes(field.data))
+    if n_pixels != n_values or n_parts > _MOST_PARTS:
+        raise MessageError(f"its image has {n_pixels} pixels, expected {n_values}")
+
+
+def _jpeg2000_size(data: bytes) -> tuple[int, int]:
+    """Pixels of a JPEG 2000 image, and its tiles times layers.
+
+    All marker segments have to end inside of the stream: OpenJPEG waits for the rest for ever.
+    """
+    segments: dict[int, bytes] = {}
+    at, end = 2, len(data)
+    while data[at : at + 2] != _IMAGE_END:
+        marker, length = struct.unpack(">HH", data[at : at + 4].ljust(4, b"\0"))
+        if marker == _TILE_PART:
+            n_bytes = int.from_bytes(data[at + 6 : at + 10], "big") or end - at - 2
+            if length != 10 or n_bytes < 14 or at + n_bytes > end:
+                raise MessageError("a tile of its JPEG 2000 stream is cut off")
+            stop = at + n_bytes
+            at += 12
+            while data[at : at + 2] != _TILE_DATA:
+                length = int.from_bytes(data[at + 2 : at + 4], "big")
+                if length < 2 or at + 2 + length > stop - 2:
+                    raise MessageError("a tile of its JPEG 2000 stream is damaged")
+                at += 2 + length
+            at = stop
+            continue
+        if not 0xFF00 < marker < 0xFFFF or length < 2 or at + 2 + length > end:
+            raise MessageError("a marker segment of its JPEG 2000 stream is damaged")
+        segments[marker] = data[at + 4 : at + 2 + length]
+        at += 2 + length
+    size, style = segments.get(0xFF51, b""), segments.get(0xFF52, b"")
+    if len(size) != 39 or len(style) < 10:
+        raise MessageError("its JPEG 2000 stream has no header")
+    right, bottom, left, top, across, down, x, y = struct.unpack(">8I", size[2:34])
+    n_tiles = -(-(right - x) // max(across, 1)) * -(-(bottom - y) // max(down, 1))
+    n_layers = int.from_bytes(style[2:4], "big")
+    return max(right - left, 0) * max(bottom - top, 0), max(n_tiles, 1) * n_layers
 
 
 def _values_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
