@@ -1,5 +1,6 @@
 """Credentials that are given for files: where they go, and where they do not stand."""
 
+import gzip
 import json
 import logging
 import pickle
@@ -13,6 +14,7 @@ import xarray as xr
 
 import gridref
 from gridref.api.scan import scan_many
+from gridref.catalog.commit import MERGED_PARTS
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.faces.http import create_app
 from gridref.faces.web.publishing import publish
@@ -139,6 +141,23 @@ def test_they_are_kept_where_that_is_asked_for(site, tmp_path):
     (source,) = gridref.open_catalog(catalog).source_list
     assert source.url.endswith(f"?token={SECRET}")
     assert SECRET not in repr(gridref.open_catalog(catalog).sources().to_pydict())
+
+
+def test_they_are_kept_when_small_parts_of_a_catalog_become_one(tmp_path):
+    catalog, site = tmp_path / "cube.gridref", Site()
+    for day in range(MERGED_PARTS + 1):
+        name = tmp_path / f"{day}.h5"
+        xr.Dataset({"v": ("time", [day])}, {"time": [day]}).to_netcdf(name, engine="h5netcdf")
+        site.files[f"/{day}.h5"] = name.read_bytes()
+    with serving(site):
+        first, *others = [f"{site.url}/{day}.h5" for day in range(MERGED_PARTS + 1)]
+        cube = gridref.build(f"{first}?token={SECRET}", str(catalog), "time", keep_secrets=True)
+        for file in others:
+            cube = gridref.open_catalog(catalog).append(file)
+            (kept,) = [each.url for each in cube.source_list if "/0.h5" in each.url]
+            assert kept.endswith(f"?token={SECRET}"), file
+    newest = max(catalog.glob("snapshot-*"), key=lambda path: path.stat().st_mtime_ns)
+    assert len(json.loads(gzip.decompress(newest.read_bytes()))["snapshot"]["parts"]) < MERGED_PARTS
 
 
 def test_options_are_for_what_they_were_given_for(site):

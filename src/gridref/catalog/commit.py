@@ -355,7 +355,8 @@ def compacted(
         return snapshot
     new = {path: _in_box(arrays[path], box) for path, box in boxes.items()}
     urls, prefixes = snapshot.source_urls, snapshot.prefixes
-    part = write_part(folder, name, new, urls, prefixes, keep_statistics=True)
+    # Rows of before are written again as they stand: what was to be left out is not in them.
+    part = write_part(folder, name, new, urls, prefixes, keep_secrets=True, keep_statistics=True)
     shared = Interned(snapshot.shared.axes, snapshot.shared.encodings)
     moved: dict[str, ArrayEntry] = {}
     for path, entry in entries.items():
