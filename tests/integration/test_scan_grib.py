@@ -386,9 +386,11 @@ def test_damaged_jpeg_2000_ends(tmp_path: Path, marker: bytes) -> None:
     """OpenJPEG waited for ever for the rest of a segment that is longer than its stream."""
     one = field(8, 9, shortName="sp", packingType="grid_jpeg", bitsPerValue=12)
     path = write_grib(tmp_path / "a.grib2", one)
-    path.write_bytes(path.read_bytes().replace(marker, marker[:2] + b"\x01"))
-    with pytest.raises(DecodeError, match="JPEG 2000"):
-        gridref.scan(path)["surface/sp"].read()
+    whole = path.read_bytes()
+    for damaged in (marker[:2] + b"\x01", b"\xff\x5b\x00"):
+        path.write_bytes(whole.replace(marker, damaged))
+        with pytest.raises(DecodeError, match="JPEG 2000"):
+            gridref.scan(path)["surface/sp"].read()
 
 
 # ---- what is damaged ----------------------------------------------------------------------

@@ -32,6 +32,8 @@ PACKINGS = {0, 2, 3, 4, 40, 41, 42}
 """Templates 5.N that are decoded: simple, complex, differences, IEEE, JPEG 2000, PNG, CCSDS."""
 _IEEE, _MOST_BITS = 4, 32
 _TILE_PART, _TILE_DATA, _IMAGE_END = 0xFF90, b"\xff\x93", b"\xff\xd9"
+_SEGMENTS = {0xFF00 + code for code in b"QRSUWX\\]^_`acd"}
+"""Marker segments of a main header, T.800, table A.2; OpenJPEG looks for ever after others."""
 _MOST_PARTS = 1 << 16
 """Tiles of a JPEG 2000 image, times its layers; writers of GRIB make one of each."""
 _END = b"7777"
@@ -315,7 +317,7 @@ def _jpeg2000_size(data: bytes) -> tuple[int, int]:
                 at += 2 + length
             at = stop
             continue
-        if not 0xFF00 < marker < 0xFFFF or length < 2 or at + 2 + length > end:
+        if marker not in _SEGMENTS or length < 2 or at + 2 + length > end:
             raise MessageError("a marker segment of its JPEG 2000 stream is damaged")
         segments[marker] = data[at + 4 : at + 2 + length]
         at += 2 + length
