@@ -375,7 +375,7 @@ def test_what_is_cut_off_is_named_and_can_be_left_out(tmp_path: Path) -> None:
     with pytest.raises(SourceFormatError, match="reaches beyond the end of the file of") as caught:
         gridref.scan(path)
     assert caught.value.place.variable == "/v1"
-    assert "2 other variables are refused too" in caught.value.reason
+    assert "2 other objects are refused too: /" in caught.value.reason
     report = gridref.scan(path, on_unsupported="skip").report
     skipped = [finding.path for finding in report if finding.fate == "skipped"]
     assert skipped == ["/v1", "/v2", "/v3"]

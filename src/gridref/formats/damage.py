@@ -1,26 +1,18 @@
 """Damaged or hostile metadata, and the errors that it causes in other packages.
 
 `refusing_damage` turns such errors into a `SourceFormatError`. `check_element_size` refuses
-elements of absurd size. `all_refused` is one error for all variables that are refused.
+elements of absurd size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from gridref.errors import (
-    GridrefError,
-    Message,
-    Option,
-    Place,
-    ScanError,
-    SourceFormatError,
-    UnsupportedFeatureError,
-)
+from gridref.errors import GridrefError, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.limits import beyond, limits
 from gridref.secrets import without_secrets
 
@@ -53,12 +45,3 @@ def check_element_size(dtype: np.dtype[Any]) -> None:
         raise UnsupportedFeatureError(
             beyond("element_bytes", f"elements of {dtype.itemsize} bytes")
         )
-
-
-def all_refused(refused: Sequence[ScanError]) -> ScanError:
-    """The first error, which says how many others there are and what leaves them out."""
-    first = refused[0]
-    if len(refused) > 1:
-        first.reason += f"; {len(refused) - 1} other variables are refused too"
-    first.reason += Message("; ", Option("on_unsupported", "skip"), " leaves out what is refused")
-    return first

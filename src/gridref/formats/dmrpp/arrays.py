@@ -17,7 +17,7 @@ from gridref.errors import (
     SourceFormatError,
     UnsupportedFeatureError,
 )
-from gridref.formats.damage import all_refused, check_element_size
+from gridref.formats.damage import check_element_size
 from gridref.formats.dmrpp.document import (
     DAP,
     DMRPP,
@@ -31,11 +31,12 @@ from gridref.formats.dmrpp.document import (
 from gridref.formats.dmrpp.files import GranuleFiles
 from gridref.formats.dmrpp.storage import Document, Variable, stored_values
 from gridref.formats.dmrpp.types import element_type_of
+from gridref.formats.findings import Findings
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile
 from gridref.model.array import VirtualArray, VirtualGroup, check_name
 from gridref.model.joining import missing_array
-from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.scan_report import Fate
 
 
 def scan_dmrpp(file: ScanFile, options: ScanOptions) -> VirtualGroup:
@@ -46,16 +47,13 @@ def scan_dmrpp(file: ScanFile, options: ScanOptions) -> VirtualGroup:
         group = scan.group(root)
     except GridrefError as error:
         raise error.located(Place(source=file.name)) from error.__cause__
-    if scan.refused and options.on_unsupported == "raise":
-        raise all_refused(scan.refused)
-    return group.with_changes(report=ScanReport(tuple(scan.findings)))
+    return group.with_changes(report=scan.findings.report(options))
 
 
 class _Scan:
     """The scan of one document; it collects findings and refused variables."""
 
     def __init__(self, file: ScanFile, root: ET.Element, options: ScanOptions) -> None:
-        self.url = file.name
         self.scope = Scope(root)
         self.document = Document(
             GranuleFiles(file.name, root.get(f"{DMRPP}href", ""), options).source,
@@ -63,17 +61,13 @@ class _Scan:
             options.max_chunk_bytes,
             options.max_inline_bytes,
         )
-        self.findings: list[Finding] = []
-        self.refused: list[ScanError] = []
+        self.findings = Findings(file.name)
         n_objects = sum(1 + len(variables_in(group)) for _, group in walk(root))
         if n_objects > options.max_objects:
             raise UnsupportedFeatureError(
                 f"the DMR++ has {n_objects} groups and variables, more than max_objects,"
                 f" {options.max_objects}"
             )
-
-    def note(self, path: str, fate: Fate, reason: str = "") -> None:
-        self.findings.append(Finding(path, fate, reason, self.url))
 
     def group(self, node: ET.Element, path: str = "") -> VirtualGroup:
         attributes = self.attributes(node, path)
@@ -91,7 +85,7 @@ class _Scan:
                     raise SourceFormatError("there are two variables of its name")
                 array, inlined = self.array(variable, path, shape, dims)
                 arrays[own.rpartition("/")[2]] = array
-                self.note(own, Fate.INLINED if inlined else Fate.TAKEN, inlined)
+                self.findings.note(own, Fate.INLINED if inlined else Fate.TAKEN, inlined)
         groups = {}
         for child in node.iterfind(f"{DAP}Group"):
             name = child.get("name", "")
@@ -105,7 +99,9 @@ class _Scan:
     def attributes(self, node: ET.Element, path: str) -> Attributes:
         found = attributes_of(node)
         for name, reason in found.left_out.items():
-            self.note(f"{path}@{name}", Fate.SKIPPED, f"the attribute is left out: {reason}")
+            self.findings.note(
+                f"{path}@{name}", Fate.SKIPPED, f"the attribute is left out: {reason}"
+            )
         return found
 
     @contextmanager
@@ -115,9 +111,7 @@ class _Scan:
             yield
         except (ScanError, ValueError, TypeError) as error:
             refusal = error if isinstance(error, ScanError) else _not_an_array(error)
-            refusal.located(Place(source=self.url, variable=path))
-            self.refused.append(refusal)
-            self.note(path, Fate.SKIPPED, refusal.reason)
+            self.findings.refuse(path, refusal)
 
     def array(
         self, node: ET.Element, path: str, shape: tuple[int, ...], dims: tuple[str, ...]

@@ -18,12 +18,9 @@ import numpy as np
 
 from gridref.codecs.grib import VALUES
 from gridref.errors import (
-    Message,
-    Option,
-    Place,
-    ScanError,
     UnsupportedFeatureError,
 )
+from gridref.formats.findings import Findings
 from gridref.formats.grib.grids import GridArrays, grid_arrays
 from gridref.formats.grib.header import Field
 from gridref.formats.grib.names import CENTRES, UNKNOWN, Parameter, level_type, parameter_of
@@ -33,7 +30,7 @@ from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, shared_encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.scan_report import Fate
 
 _FLOAT = np.dtype("f4")
 _CODECS = (Codec(VALUES),)
@@ -130,15 +127,11 @@ class _Sorted:
     """Fields by groups and variables."""
 
     source: Source
+    findings: Findings
     groups: dict[tuple[str, ...], _Group] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-    refused: list[ScanError] = field(default_factory=list)
 
     def refuse(self, path: str, reason: str) -> None:
-        error = UnsupportedFeatureError(reason)
-        error.located(Place(source=self.source.url, variable=path))
-        self.refused.append(error)
-        self.findings.append(Finding(path, Fate.SKIPPED, reason, self.source.url))
+        self.findings.refuse(path, UnsupportedFeatureError(reason))
 
 
 def group_of_fields(fields: Sequence[Field], source: Source, options: ScanOptions) -> VirtualGroup:
@@ -153,14 +146,12 @@ def group_of_fields(fields: Sequence[Field], source: Source, options: ScanOption
     tree: dict[tuple[str, ...], VirtualGroup] = {}
     for path, group in found.groups.items():
         tree[path] = _built(path, group, found)
-    if found.refused and options.on_unsupported == "raise":
-        raise _one_of(found.refused)
     first = next((f.product for f in fields if isinstance(f.product, Product)), None)
     return VirtualGroup(
         _shared_times(tree.values()),
         groups=_nested(tree),
         attrs={} if first is None else _about_file(first),
-        report=ScanReport(tuple(found.findings)),
+        report=found.findings.report(options),
         unlimited_dims=frozenset(),
     )
 
@@ -178,20 +169,11 @@ def _shared_times(groups: Iterable[VirtualGroup]) -> dict[str, VirtualArray]:
     return {name: held[0][name] for name in ("time", "step", "valid_time")}
 
 
-def _one_of(refused: list[ScanError]) -> ScanError:
-    """The first error, which says how many others there are and what leaves them out."""
-    first = refused[0]
-    if len(refused) > 1:
-        first.reason += f"; {len(refused) - 1} other fields are refused too"
-    first.reason += Message("; ", Option("on_unsupported", "skip"), " leaves out what is refused")
-    return first
-
-
 # Sorting fields
 
 
 def _sorted(fields: Sequence[Field], source: Source) -> _Sorted:
-    found = _Sorted(source)
+    found = _Sorted(source, Findings(source.url))
     grids: dict[tuple[bytes, int], GridArrays] = {}
     numbers: dict[str, int] = {}
     for number, each in enumerate(fields, 1):
@@ -233,7 +215,7 @@ def _sort(each: Field, product: Product, grid: GridArrays, n_grid: int, found: _
     where = f"the field at byte {each.offset} has the labels of that at {known.offset}"
     if known.product == product:
         why = f"{where} again, the first one is taken"
-        found.findings.append(Finding(path, Fate.SKIPPED, why, found.source.url))
+        found.findings.note(path, Fate.SKIPPED, why)
     else:
         found.refuse(path, f"{where} and is not told apart from it")
 
@@ -318,7 +300,7 @@ def _built(path: tuple[str, ...], group: _Group, found: _Sorted) -> VirtualGroup
             continue
         arrays[name] = _array(variable, group.level, own, found.source)
         used |= own.keys()
-        found.findings.append(Finding(place, Fate.TAKEN, "", found.source.url))
+        found.findings.note(place, Fate.TAKEN)
     coordinates = {dim: _coordinate(dim, axes[dim], group.level) for dim in axes if dim in used}
     if used:
         coordinates["valid_time"] = _valid_times(axes["time"], axes["step"])

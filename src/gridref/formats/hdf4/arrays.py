@@ -8,12 +8,11 @@ from itertools import count
 
 from gridref.errors import (
     GridrefError,
-    Message,
-    Option,
     Place,
     UnsupportedFeatureError,
 )
 from gridref.formats.damage import refusing_damage
+from gridref.formats.findings import Findings
 from gridref.formats.hdf4.datasets import Contents, Dataset, read_datasets
 from gridref.formats.hdf4.elements import Elements
 from gridref.formats.hdf4.eos import Structures
@@ -23,7 +22,7 @@ from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest
-from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.scan_report import Fate
 
 
 def scan_hdf4(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGroup:
@@ -45,10 +44,8 @@ class _Scan:
     """Describes what a file holds, and notes what became of each object."""
 
     def __init__(self, url: str, stored: Stored) -> None:
-        self._url = url
         self._stored = stored
-        self._findings: list[Finding] = []
-        self._refused: list[GridrefError] = []
+        self._findings = Findings(url)
 
     def group(self, contents: Contents) -> VirtualGroup:
         """All data sets; grids and swaths are groups, where there are several."""
@@ -56,14 +53,13 @@ class _Scan:
         arrays: dict[str, dict[str, VirtualArray]] = {"": {}}
         unlimited = defaultdict[str, set[str]](set)
         for name, error in contents.refused:
-            self._refuse(name, error)
+            self._findings.refuse(f"/{name}", error)
         for group, name, dataset in with_distinct_names(map(structures.placed, contents.datasets)):
-            array = self._array(f"{group}/{name}".lstrip("/"), dataset)
+            array = self._array(f"/{group}/{name}" if group else f"/{name}", dataset)
             if array is not None:
                 arrays.setdefault(group, {})[name] = array
                 unlimited[group] |= {*dataset.dims[:1]} if dataset.is_record else set()
-        if self._refused and self._stored.options.on_unsupported == "raise":
-            raise _one_of(self._refused)
+        report = self._findings.report(self._stored.options)
         for group, coordinates in structures.coordinates():
             if group in arrays:
                 arrays[group] = {**coordinates, **arrays[group]}
@@ -72,33 +68,26 @@ class _Scan:
             for group, own in arrays.items()
         }
         root = groups.pop("")
-        report = ScanReport(tuple(self._findings))
         return root.with_changes(groups=groups, attrs=contents.attrs, report=report)
 
-    def _array(self, name: str, dataset: Dataset) -> VirtualArray | None:
+    def _array(self, path: str, dataset: Dataset) -> VirtualArray | None:
         if dataset.is_scale and dataset.data is None:
-            self._note(name, Fate.NAMED, "a dimension with attributes and no labels")
+            self._findings.note(path, Fate.NAMED, "a dimension with attributes and no labels")
             return None
         try:
             if "/" in dataset.name or not dataset.name:
                 raise UnsupportedFeatureError("its name is empty or has a slash")
             array = array_of(dataset, self._stored)
         except GridrefError as error:
-            self._refuse(name, error)
+            self._findings.refuse(path, error)
             return None
         inline = any(isinstance(each, ChunkManifest) and each.inline for each in array.manifests)
-        self._note(name, Fate.INLINED if inline else Fate.TAKEN)
-        if not name.endswith(dataset.name):
-            self._note(name, Fate.RENAMED, f"another data set is named {dataset.name!r}, too")
+        self._findings.note(path, Fate.INLINED if inline else Fate.TAKEN)
+        if not path.endswith(dataset.name):
+            self._findings.note(
+                path, Fate.RENAMED, f"another data set is named {dataset.name!r}, too"
+            )
         return array
-
-    def _refuse(self, name: str, error: GridrefError) -> None:
-        error.located(Place(source=self._url, variable=f"/{name}"))
-        self._refused.append(error)
-        self._note(name, Fate.SKIPPED, error.reason)
-
-    def _note(self, name: str, fate: Fate, reason: str = "") -> None:
-        self._findings.append(Finding(f"/{name}", fate, reason, self._url))
 
 
 def with_distinct_names(
@@ -119,12 +108,3 @@ def with_distinct_names(
         taken.add((group, name))
         used.add((group, name))
         yield group, name, dataset
-
-
-def _one_of(refused: list[GridrefError]) -> GridrefError:
-    """The first error, which says how many others there are and what leaves them out."""
-    first = refused[0]
-    if len(refused) > 1:
-        first.reason += f"; {len(refused) - 1} other variables are refused too"
-    first.reason += Message("; ", Option("on_unsupported", "skip"), " leaves out what is refused")
-    return first

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from gridref.errors import Message, Option, ScanError, SourceFormatError, UnsupportedFeatureError
+from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.findings import Findings
 from gridref.formats.hdf5.arrays import (
     NamedDataset,
     ScannedArray,
@@ -37,7 +38,7 @@ from gridref.formats.scanner import Advice, MetadataPieces, Organisation
 from gridref.io import ScanFile
 from gridref.model.array import VirtualGroup
 from gridref.model.reference_systems import referred_names
-from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.scan_report import Fate
 
 # The file as a virtual group
 
@@ -49,8 +50,7 @@ def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
         scan = _Scan(opened, options, root)
         group = scan.group(root)
         scan.settle_damaged(group)
-        scan.raise_refused()
-        return group.with_changes(report=ScanReport(tuple(scan.findings)))
+        return group.with_changes(report=scan.findings.report(options))
 
 
 class _Scan:
@@ -63,12 +63,8 @@ class _Scan:
         everything = (node for group in root.walk() for node in group.datasets.values())
         shown = (node for node in everything if node.shape is not None)
         self.alike = alike_arrays(file, map(self.named, shown), options)
-        self.findings: list[Finding] = []
-        self.refused: list[ScanError] = []
+        self.findings = Findings(file.source.url)
         self.damaged: list[tuple[DatasetNode, SourceFormatError]] = []
-
-    def note(self, path: str, fate: Fate, reason: str = "") -> None:
-        self.findings.append(Finding(path, fate, reason, self.file.source.url))
 
     def group(self, node: GroupNode) -> VirtualGroup:
         self.unreadable(node.path.rstrip("/"), node.attributes.unreadable)
@@ -81,11 +77,11 @@ class _Scan:
                 arrays[plain_name(name) + ROW_SIZE] = scanned.row_sizes
         for skipped in node.skipped:
             if skipped.error is not None:
-                self.refuse(skipped.error, skipped.path)
+                self.findings.refuse(skipped.path, skipped.error)
             else:
                 is_missed = skipped.reason != NAMED_DATATYPE
                 fate = Fate.SKIPPED if is_missed else Fate.NAMED
-                self.note(skipped.path, fate, skipped.reason)
+                self.findings.note(skipped.path, fate, skipped.reason)
         groups = {name: self.group(child) for name, child in node.groups.items()}
         unlimited = self.dimensions.unlimited.get(node.path, frozenset())
         return VirtualGroup(arrays, groups, node.attributes.public, unlimited_dims=unlimited)
@@ -109,10 +105,10 @@ class _Scan:
         path = dataset.path
         self.unreadable(path, dataset.attributes.unreadable)
         if dataset.shape is None:
-            self.note(path, Fate.SKIPPED, "a null dataspace holds no elements")
+            self.findings.note(path, Fate.SKIPPED, "a null dataspace holds no elements")
             return None
         if is_not_a_variable(dataset):
-            self.note(path, Fate.NAMED, "a dimension without a variable")
+            self.findings.note(path, Fate.NAMED, "a dimension without a variable")
             return None
         try:
             self.check_plain(dataset.name, group)
@@ -123,9 +119,9 @@ class _Scan:
             self.damaged.append((dataset, error))
             return None
         except ScanError as error:
-            self.refuse(error, path)
+            self.findings.refuse(path, error)
             return None
-        self.note(path, scanned.fate, scanned.reason)
+        self.findings.note(path, scanned.fate, scanned.reason)
         return scanned
 
     def check_plain(self, name: str, group: GroupNode) -> None:
@@ -156,34 +152,15 @@ class _Scan:
         for dataset, error in self.damaged:
             depended_on = dataset.is_scale or plain_name(dataset.name) in referred
             if depended_on or not arrays or self.options.on_unsupported == "skip":
-                self.refuse(error, dataset.path)
+                self.findings.refuse(dataset.path, error)
             else:
-                self.note(dataset.path, Fate.DAMAGED, error.reason)
+                self.findings.note(dataset.path, Fate.DAMAGED, error.reason)
 
     def unreadable(self, path: str, attributes: dict[str, str]) -> None:
         for name, reason in attributes.items():
-            self.note(f"{path}@{name}", Fate.SKIPPED, f"the attribute cannot be read: {reason}")
-
-    def refuse(self, error: ScanError, path: str) -> None:
-        """Remember an object that cannot be served: one error names all of them."""
-        error.located(self.file.place(path))
-        self.refused.append(error)
-        self.note(path, Fate.SKIPPED, error.reason)
-
-    def raise_refused(self) -> None:
-        if not self.refused or self.options.on_unsupported == "skip":
-            return
-        # A corrupt file is worse than one with an unusual object.
-        first = min(self.refused, key=lambda error: isinstance(error, UnsupportedFeatureError))
-        others = [error for error in self.refused if error is not first]
-        if others:
-            named = ", ".join(str(error.place.variable) for error in others[:10])
-            more = " and more" if len(others) > 10 else ""
-            first.reason += f"; {len(others)} other objects are refused too: {named}{more}"
-        first.reason += Message(
-            "; ", Option("on_unsupported", "skip"), " leaves out what is refused"
-        )
-        raise first
+            self.findings.note(
+                f"{path}@{name}", Fate.SKIPPED, f"the attribute cannot be read: {reason}"
+            )
 
 
 # The organisation of the file, and what rewriting it with h5repack would gain

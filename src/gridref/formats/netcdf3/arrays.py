@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import (
-    Place,
-    ScanError,
     SourceFormatError,
     UnsupportedFeatureError,
 )
 from gridref.formats.contiguous import contiguous_chunks, edge_policy, require_inside
-from gridref.formats.damage import all_refused
+from gridref.formats.findings import Findings
 from gridref.formats.netcdf3.header import Header, Variable, read_header
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile
@@ -26,7 +24,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import bytes_codec, shared_encoding
 from gridref.model.joining import missing_array
 from gridref.model.manifest import ChunkManifest, Manifest, RunManifest, Source
-from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.scan_report import Fate
 
 _MAX_RANK = 32
 _MAX_OFFSET = 1 << 62
@@ -53,24 +51,17 @@ def scan_netcdf3(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGr
     """Describe a file, of which `head` is the beginning; raises as `gridref.formats.scan` does."""
     header = read_header(file, head, options.max_objects)
     arrays: dict[str, VirtualArray] = {}
-    findings: list[Finding] = []
-    refused: list[ScanError] = []
+    findings = Findings(file.name)
     for variable in header.variables:
-        fate, reason = Fate.TAKEN, ""
-        try:
+        path = f"/{variable.name}"
+        with findings.refusing(path):
             arrays[variable.name] = array_of(variable, header, file.source, options)
-        except ScanError as error:
-            error.located(Place(source=file.name, variable=f"/{variable.name}"))
-            refused.append(error)
-            fate, reason = Fate.SKIPPED, error.reason
-        findings.append(Finding(f"/{variable.name}", fate, reason, file.name))
-    if refused and options.on_unsupported == "raise":
-        raise all_refused(refused)
+            findings.note(path, Fate.TAKEN)
     used = {dim for array in arrays.values() for dim in array.dims}
     return VirtualGroup(
         arrays,
         attrs=header.attrs,
-        report=ScanReport(tuple(findings)),
+        report=findings.report(options),
         unlimited_dims=frozenset(used & {header.record_dim}),
     )
 
