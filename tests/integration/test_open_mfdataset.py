@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,12 @@ def assert_as_xarray(files: Any, **options: Any) -> xr.Dataset:
     return found
 
 
-@pytest.mark.parametrize("options", CASES, ids=str)
+def in_every_process(options: dict[str, Any]) -> str:
+    """The name of a case; functions have another address in each process."""
+    return re.sub(r" at 0x\w+", "", str(options))
+
+
+@pytest.mark.parametrize("options", CASES, ids=in_every_process)
 def test_it_gives_what_xarray_gives(files: list[Path], options: dict[str, Any]) -> None:
     if "attrs_file" in options:
         options = {"attrs_file": str(files[options["attrs_file"]])}

@@ -11,21 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gridref.codecs.grib import VALUES
-from gridref.errors import (
-    UnsupportedFeatureError,
-)
+from gridref.errors import UnsupportedFeatureError
 from gridref.formats.findings import Findings
 from gridref.formats.grib.grids import GridArrays, grid_arrays
 from gridref.formats.grib.header import Field
 from gridref.formats.grib.names import CENTRES, UNKNOWN, Parameter, level_type, parameter_of
 from gridref.formats.grib.product import Product
 from gridref.formats.options import ScanOptions
+from gridref.learned import FORMS
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, shared_encoding
@@ -50,6 +48,9 @@ _AXES = {
 """Levels that are a dimension even where a file has one of them."""
 _HEIGHTS = "heightAboveGroundLayer"
 _ORDERED = 241
+"""Number of the kind of level that is an ordered sequence of data (WMO, code table 4.5)."""
+_NAMES_BYTES = 4000
+"""What a product and its names take in memory, about."""
 _DECREASING = {"isobaricInhPa", "isobaricInPa"}
 _DERIVED = {0: "mean", 1: "weighted_mean", 2: "spread", 3: "normalized_spread", 4: "spread"}
 _TIME = {
@@ -228,32 +229,30 @@ def _level_label(product: Product, level: str) -> float | None:
 
 
 def _named(product: Product) -> tuple[str, Parameter]:
-    key = (product.edition, product.centre, product.is_of_ecmwf, product.tables_version)
-    level, parameter = _names(key, tuple(sorted(product.keys.items())), _Same(product))
-    return level, parameter
+    """The kind of level, and the names of the parameter. Few of the fields of an archive differ."""
+    key = (
+        "GRIB names",
+        product.edition,
+        product.centre,
+        product.is_of_ecmwf,
+        product.tables_version,
+        *sorted(product.keys.items()),
+    )
+    known: tuple[str, Parameter] | None = FORMS.get(key)
+    if known is None:
+        known = _level_name(product), parameter_of(product)
+        FORMS.put(key, known, _NAMES_BYTES)
+    return known
 
 
-class _Same:
-    """A product that is no part of a key."""
-
-    def __init__(self, product: Product) -> None:
-        self.product = product
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@lru_cache(maxsize=4096)
-def _names(key: Any, keys: Any, product: _Same) -> tuple[str, Parameter]:
-    found = level_type(product.product)
-    if found == UNKNOWN:
-        keys = product.product.keys
-        first = keys.get("typeOfFirstFixedSurface", keys.get("indicatorOfTypeOfLevel"))
-        found = "orderedSequenceData" if first == _ORDERED else f"level_{first}"
-    return found, parameter_of(product.product)
+def _level_name(product: Product) -> str:
+    """The name of a kind of level; its number where there is none."""
+    found = level_type(product)
+    if found != UNKNOWN:
+        return found
+    keys = product.keys
+    first = keys.get("typeOfFirstFixedSurface", keys.get("indicatorOfTypeOfLevel"))
+    return "orderedSequenceData" if first == _ORDERED else f"level_{first}"
 
 
 def _windows(product: Product) -> list[tuple[str, ...]]:
