@@ -1,4 +1,4 @@
-"""The one cache of the package: values used last are kept, up to a number of bytes."""
+"""`LRU`, the class of all caches: it keeps the values used last, up to a number of bytes."""
 
 from __future__ import annotations
 

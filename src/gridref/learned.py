@@ -1,4 +1,4 @@
-"""What the headers of files say, learned once for all files that are alike.
+"""Reuse what was parsed of one file for others like it.
 
 Corresponding pieces of metadata in the files of a series are equal, or differ only in addresses,
 sizes and values, at the same places in all of them. `FORMS` keeps what follows from these pieces:

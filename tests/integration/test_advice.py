@@ -479,7 +479,7 @@ CASES = [
         loses="leaves it out",
     ),
     Case(
-        ("formats/hdf5/groups.py",),
+        ("formats/findings.py",),
         one_unsupported,
         {"on_unsupported": "skip"},
         loses="leaves out what is refused",
@@ -513,16 +513,6 @@ TESTED_ELSEWHERE = {
         "combine/rules/gaps.py",
         "on_unsupported='skip'",
         by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
-    ),
-    **_all(
-        "formats/hdf4/arrays.py",
-        "on_unsupported='skip'",
-        by="integration/test_scan_hdf4.py::test_other_compressions_are_refused_by_variable",
-    ),
-    **_all(
-        "formats/damage.py",
-        "on_unsupported='skip'",
-        by="integration/test_scan_netcdf3.py::test_what_is_cut_off_is_named_and_can_be_left_out",
     ),
     **_all(
         "faces/xarray/opening.py",

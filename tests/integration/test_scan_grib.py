@@ -383,7 +383,7 @@ def test_messages_that_are_cut_off_do_not_decode(tmp_path: Path) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("marker", [b"\xff\x51\x00", b"\xff\x64\x00", b"\xff\x52\x00"])
 def test_damaged_jpeg_2000_ends(tmp_path: Path, marker: bytes) -> None:
-    """OpenJPEG waited for ever for the rest of a segment that is longer than its stream."""
+    """The decoder of gribberish waits for ever for the rest of a segment."""
     one = field(8, 9, shortName="sp", packingType="grid_jpeg", bitsPerValue=12)
     path = write_grib(tmp_path / "a.grib2", one)
     whole = path.read_bytes()

@@ -677,7 +677,7 @@ def _virtual(case: Case) -> None:
             dataset = gridref.open_virtual_dataset(file, group=group or None, loadable_variables=())
             target = case.folder / f"virtual-{number}-{groups.index(group)}.gridref"
             if dataset.variables:
-                dataset.gridref.to_catalog(target)
+                dataset.gridref.save(target)
                 of_file = Case(case.name, [file], case.folder, may_lack_chunks=case.may_lack_chunks)
                 for path, array in gridref.open_catalog(target).all_arrays().items():
                     of_file.check(array[...], path)

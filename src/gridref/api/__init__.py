@@ -1,1 +1,1 @@
-"""What one call does, whatever face it came through: build, plan, verify."""
+"""The operations that each face calls: build, plan, verify, and the verbs of a catalog."""

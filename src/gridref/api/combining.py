@@ -1,6 +1,7 @@
-"""Combine groups and arrays: `concat` and `mosaic`.
+"""The public functions `concat` and `mosaic`, which combine groups and arrays.
 
-Values that the rules of combining have to compare or change are read from the sources.
+They call `gridref.combine`, and give it a function that reads values from the sources, for the
+rules that have to compare or change values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Scan one file, or many, and report all files that fail together."""
+"""The public functions `scan` and `scan_many`.
+
+They take what `gridref.api.outcomes` yields for each file, and raise one error for all that fail.
+"""
 
 from __future__ import annotations
 

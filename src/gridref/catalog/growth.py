@@ -1,13 +1,13 @@
 """Decide which rows of a catalog stay and which are written when files are added. Pure.
 
-The catalog was combined before. Its arrays are uniform, and the rules of drift need only their
-metadata and the labels at their ends, not their blocks and rows. So new files are combined with
-`Standing` arrays: a block or two in place of any number. The result shows which tables of the
-catalog stay as they are (`grown`).
+The catalog was combined before, so that drift in it is resolved. The rules need only the metadata
+of its arrays and the labels at their ends, not their blocks and rows. So new files are combined
+with `Standing` arrays, stand-ins of a block or two for arrays of any number. The result shows which
+tables of the catalog stay as they are (`grown`).
 
-If rules had to see the whole catalog, most of its blocks are unchanged in the result, at other
-places or with another encoding. `reused` recognises them by their rows. A layout puts them at their
-new places, and only the other blocks are written.
+Some rules have to see every block. Even then most blocks are the same afterwards, at other places
+or with another encoding. `reused` recognises them by their rows. A layout puts them at their new
+places, and only the other blocks are written.
 """
 
 from __future__ import annotations

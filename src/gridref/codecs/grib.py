@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,10 +31,9 @@ VALUES, PLACES = "gridref.grib", "gridref.grib_places"
 """Names of the codecs."""
 PACKINGS = {0, 2, 3, 4, 40, 41, 42}
 """Templates 5.N that are decoded: simple, complex, differences, IEEE, JPEG 2000, PNG, CCSDS."""
-_IEEE, _MOST_BITS = 4, 32
-_TILE_PART, _TILE_DATA, _IMAGE_END = 0xFF90, b"\xff\x93", b"\xff\xd9"
+_IEEE, _JPEG2000, _PNG, _MOST_BITS = 4, 40, 41, 32
 _SEGMENTS = {0xFF00 + code for code in b"QRSUWX\\]^_`acd"}
-"""Marker segments of a main header, T.800, table A.2; OpenJPEG looks for ever after others."""
+"""Marker segments of the main header of JPEG 2000: T.800, table A.2."""
 _MOST_PARTS = 1 << 16
 """Tiles of a JPEG 2000 image, times its layers; writers of GRIB make one of each."""
 _END = b"7777"
@@ -235,8 +235,11 @@ def _decoded(field: PackedField, n_points: int) -> NDArray[np.float64]:
         raise MessageError(f"it does not pack {n_values} values, as its bitmap or grid says")
     _check_data(field, n_values)
     _check_image(field, n_values)
-    if int.from_bytes(field.packing[9:11], "big") == _IEEE:
-        return _floats(field, n_points, n_values)
+    template = int.from_bytes(field.packing[9:11], "big")
+    if template == _IEEE:
+        return _with_holes(_floats(field, n_values), field, n_points)
+    if template == _JPEG2000 and field.packing[19] and n_values:
+        return _with_holes(_pixels(field, n_values), field, n_points)
     try:
         values = gribberish.parse_grib_array(_plain_message(field, n_points, n_values), 0)
     except BaseException as error:  # a panic of Rust is no Exception
@@ -248,12 +251,32 @@ def _decoded(field: PackedField, n_points: int) -> NDArray[np.float64]:
     return np.asarray(values, np.float64).reshape(-1)
 
 
-def _floats(field: PackedField, n_points: int, n_values: int) -> NDArray[np.float64]:
+def _floats(field: PackedField, n_values: int) -> NDArray[np.float64]:
     """Values of IEEE floats, which gribberish does not decode."""
     dtype = {1: ">f4", 2: ">f8"}.get(field.packing[11] if len(field.packing) > 11 else 0)
     if dtype is None:
         raise MessageError("its floats have an unknown size")
-    packed = np.frombuffer(field.data, dtype, n_values).astype(np.float64)
+    return np.frombuffer(field.data, dtype, n_values).astype(np.float64)
+
+
+def _pixels(field: PackedField, n_values: int) -> NDArray[np.float64]:
+    """Values of a JPEG 2000 image. On damaged ones, the decoder of gribberish may not end."""
+    try:
+        pixels = imagecodecs.jpeg2k_decode(bytes(field.data), numthreads=1)
+    except Exception as error:  # whatever it raises of a damaged one
+        raise MessageError(f"its JPEG 2000 image cannot be decoded: {error}") from error
+    if pixels.size != n_values:
+        raise MessageError(f"its image has {pixels.size} pixels, expected {n_values}")
+    (reference,) = struct.unpack(">f", field.packing[11:15])
+    scale = 2.0 ** signed(field.packing[15:17])
+    values: NDArray[np.float64] = pixels.reshape(-1) * scale + reference
+    return values * 10.0 ** -signed(field.packing[17:19])
+
+
+def _with_holes(
+    packed: NDArray[np.float64], field: PackedField, n_points: int
+) -> NDArray[np.float64]:
+    """Packed values at the points that the bitmap has; NaN at the others."""
     if not field.bitmap:
         return packed
     bits = np.unpackbits(np.frombuffer(field.bitmap, np.uint8), count=n_points)
@@ -284,9 +307,9 @@ def _check_image(field: PackedField, n_values: int) -> None:
     Sources: ITU-T T.800, A.5.1 (SIZ) and A.6.1 (COD); PNG specification, 11.2.2 (IHDR).
     """
     template, head = int.from_bytes(field.packing[9:11], "big"), bytes(field.data[:256])
-    if not n_values or template not in (40, 41) or not field.packing[19]:
+    if not n_values or template not in (_JPEG2000, _PNG) or not field.packing[19]:
         return
-    if template == 41:
+    if template == _PNG:
         width, height = struct.unpack(">II", head[16:24].ljust(8, b"\0"))
         n_pixels, n_parts = width * height, 1
     else:
@@ -296,31 +319,13 @@ def _check_image(field: PackedField, n_values: int) -> None:
 
 
 def _jpeg2000_size(data: bytes) -> tuple[int, int]:
-    """Pixels of a JPEG 2000 image, and its tiles times layers.
-
-    All marker segments have to end inside of the stream: OpenJPEG waits for the rest for ever.
-    """
+    """Pixels of a JPEG 2000 image, and its tiles times layers, as its main header says."""
     segments: dict[int, bytes] = {}
-    at, end = 2, len(data)
-    while data[at : at + 2] != _IMAGE_END:
-        marker, length = struct.unpack(">HH", data[at : at + 4].ljust(4, b"\0"))
-        if marker == _TILE_PART:
-            n_bytes = int.from_bytes(data[at + 6 : at + 10], "big") or end - at - 2
-            if length != 10 or n_bytes < 14 or at + n_bytes > end:
-                raise MessageError("a tile of its JPEG 2000 stream is cut off")
-            stop = at + n_bytes
-            at += 12
-            while data[at : at + 2] != _TILE_DATA:
-                length = int.from_bytes(data[at + 2 : at + 4], "big")
-                if length < 2 or at + 2 + length > stop - 2:
-                    raise MessageError("a tile of its JPEG 2000 stream is damaged")
-                at += 2 + length
-            at = stop
-            continue
-        if marker not in _SEGMENTS or length < 2 or at + 2 + length > end:
-            raise MessageError("a marker segment of its JPEG 2000 stream is damaged")
+    at = 2
+    while (marker := int.from_bytes(data[at : at + 2], "big")) in _SEGMENTS:
+        length = int.from_bytes(data[at + 2 : at + 4], "big")
         segments[marker] = data[at + 4 : at + 2 + length]
-        at += 2 + length
+        at += 2 + max(length, 2)
     size, style = segments.get(0xFF51, b""), segments.get(0xFF52, b"")
     if len(size) != 39 or len(style) < 10:
         raise MessageError("its JPEG 2000 stream has no header")

@@ -1,4 +1,4 @@
-"""All of gridref's own codecs by name."""
+"""Join the tables ``CODECS`` of all modules: gridref's own codecs by name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Places by labels along one dimension.
+"""Find the place of each label along one dimension.
 
-`order_labels` decides which elements of which input are shown, and in which order, where inputs are
-one after the other: the label decides for all of a variable. `find_places` gives each label of all
+`order_labels` is for inputs that follow each other: it sorts them, and drops what repeats a label.
+All variables of an input are then shown for a label, or none. `find_places` gives each label of all
 inputs one place, in the order of labels.
 """
 

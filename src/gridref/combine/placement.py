@@ -1,4 +1,4 @@
-"""What a way to lay inputs beside each other is: the placement of a group and those below.
+"""The interface `Placement`: where each input goes in the result, for a group and those below it.
 
 Rules of drift do not know how inputs are laid out; they ask a `Placement`. It says which variables
 grow along which dimensions, and finds the places of each input, as `Runs` along each dimension.

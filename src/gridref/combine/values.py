@@ -1,4 +1,4 @@
-"""Values that rules of combining have to see.
+"""Read the values that rules of combining compare.
 
 Inline arrays hold their values. All others are read by a function that the caller gives.
 """

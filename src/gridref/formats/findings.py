@@ -1,4 +1,4 @@
-"""What becomes of the objects of a file, collected while it is scanned.
+"""Collect which objects of a file are described, left out or refused while it is scanned.
 
 A format that can describe a file without one of its objects goes on with the others. One error then
 names all that are refused, unless the caller leaves them out.

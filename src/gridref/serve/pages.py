@@ -1,4 +1,4 @@
-"""Chunks and references of views, planned a page at a time.
+"""Plan the chunks and references of views, for a page of neighbouring chunks at a time.
 
 A page is a box of chunks. Readers usually ask for a chunk's neighbours next, so planning a page
 once is cheaper than planning each chunk.

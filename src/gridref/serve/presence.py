@@ -1,4 +1,4 @@
-"""Find the chunks of a view that exist, and a digest of what they depend on.
+"""List the chunks of a view that exist, and hash the references behind them, for ETags.
 
 Both are computed for a box of chunks at a time, from the manifest alone.
 """

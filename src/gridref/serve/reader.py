@@ -16,7 +16,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +31,8 @@ from gridref.codecs import decode_chunk
 from gridref.errors import GridrefError, InvalidRequestError, Place, ReadError, ShortReadError
 from gridref.forks import tell_in_children
 from gridref.io import MAX_REQUESTS, is_local
+from gridref.io.context import current_context, working
+from gridref.io.prefetch import AtHand
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkState, Source
 from gridref.serve.plan import (
@@ -368,10 +370,11 @@ class Reader:
         if second is None:
             run(first)
             return
+        at_hand = current_context().at_hand
         pending: list[Future[None]] = []
         try:
             for task in itertools.chain((first, second), tasks):
-                pending.append(self._threads_for(task).submit(run, task))
+                pending.append(self._threads_for(task).submit(_run_with, at_hand, run, task))
                 if len(pending) >= 2 * max(self._threads):
                     pending.pop(0).result()
             for future in pending:
@@ -494,6 +497,12 @@ class Reader:
             return self.ranges.read_ranges(task.source, offset, length)
         except ReadError as error:
             raise error.located(task.place_at(error.place.start)) from error.__cause__
+
+
+def _run_with(at_hand: AtHand | None, run: Callable[[Task], None], task: Task) -> None:
+    """Run a task in another thread, with the bytes that the caller's scan kept."""
+    with working(at_hand=at_hand):
+        run(task)
 
 
 def _waits(part: LookedUp[PieceSet]) -> bool:

@@ -1,7 +1,7 @@
 """Fill the gaps of variables that some inputs lack.
 
-A gap reads as "no data". If the variable has no such value, it becomes
-floats with NaN. Padded 64-bit integers get a fill value instead.
+A gap reads as "no data". A variable without a fill value becomes floats with NaN. Padded 64-bit
+integers get a fill value instead, as floats do not hold all of them.
 """
 
 from __future__ import annotations

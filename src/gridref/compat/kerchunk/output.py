@@ -1,4 +1,4 @@
-"""Where references go: mappings of the caller's, and files."""
+"""Write kerchunk references into a mapping that the caller gives, or into files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Files that differ from an earlier file only in the places of their strips or tiles.
 
 In an archive of images on one grid, all directories are equal except for the offsets and sizes of
-segments. The arrays, coordinates and attributes are then equal, too. This module keeps them for the
-first file, and describes each further file by them and its own offsets and sizes.
+segments. The arrays, coordinates and attributes are then equal, too. This module keeps them
+in `gridref.learned.FORMS` for the first file, and describes each further file by them and its own
+offsets and sizes.
 """
 
 from __future__ import annotations
