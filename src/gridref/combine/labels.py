@@ -182,8 +182,7 @@ def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | No
     """Labels of every file; None where they cannot be compared."""
     if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
         return None
-    dtypes = {kind.array.dtype.kind for kind in column.kinds}
-    if not (dtypes <= set("iuf") or dtypes <= set("SU")):
+    if not _of_one_kind(column):
         return None
     if not all(values.available(array) for array in column.arrays):
         return None
@@ -195,6 +194,12 @@ def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | No
         if fills and np.isin(part, list(fills)).any():
             return None
     return labels
+
+
+def _of_one_kind(column: Column) -> bool:
+    """Whether labels are numbers in all files, or text in all files."""
+    dtypes = {kind.array.dtype.kind for kind in column.kinds}
+    return dtypes <= set("iuf") or dtypes <= set("SU")
 
 
 def _in_order(labels: Sequence[NDArray[Any]], firsts: NDArray[Any], lasts: NDArray[Any]) -> bool:
@@ -363,6 +368,10 @@ REPEATING = "labels repeat within a file: select one of each first"
 def find_places(column: Column, values: Values, notes: Notes) -> Places | None:
     """Put the labels of all inputs in order, each once; None if a problem is noted."""
     labels = comparable_labels(column, values)
+    if labels is None and not _of_one_kind(column):
+        cases = column.cases(lambda kind: str(kind.array.dtype))
+        notes.conflict("dtype-differs", column.path, "dtypes", cases, "they have no common one")
+        return None
     if labels is None:
         message = "its labels cannot be compared: they are missing, NaN, or of several kinds"
         notes.problem("labels-differ", column.path, message, column.files, drop=False)

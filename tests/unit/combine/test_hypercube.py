@@ -231,8 +231,8 @@ def test_one_label_for_each_input(n_labels: int) -> None:
 
 
 def test_stacking_takes_one_dimension() -> None:
-    with pytest.raises(InvalidRequestError, match="name of one dimension"):
-        with_labels([VirtualGroup()], ["t"], None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="labels are for one dimension"):
+        with_labels([VirtualGroup()], ["t"], [1])  # type: ignore[arg-type]
 
 
 def test_single_values_that_differ_where_labels_cannot_be_compared() -> None:
