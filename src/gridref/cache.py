@@ -1,4 +1,4 @@
-"""`LRU`, the class of all caches: it keeps the values used last, up to a number of bytes."""
+"""The cache class of the package: it keeps the values used last, up to a number of bytes."""
 
 from __future__ import annotations
 
