@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib.metadata import metadata
+from pathlib import Path
 
 import gridref
 from gridref.faces.duckdb import sql
@@ -16,12 +17,28 @@ from gridref.faces.picture import ChunkMap
 NOT_FOR_USERS = {"all", "dev", "docs", "test"}
 
 
+_GRIB = bytes.fromhex(
+    "47524942ffff000200000000000000c500000015010062000004000107d703170c0000000200000048030000"
+    "0000060000000006ffffffffffffffffffffffffffffff000000030000000200000000ffffffff01312d0000"
+    "000000300098968001312d00009896800098968000000000220400000000030000ff80000000010000000601"
+    "00000186a0ffffffffffff00000015050000000600003f8000008015000018000000000606ff000000170700"
+    "0000200000400000600000800000a0000037373737"
+)
+"""A message of edition 2: surface pressure at 2 by 3 points, 1 to 6."""
+
+
 def _dask(catalog: str) -> None:
     import distributed
     import xarray as xr
 
     assert distributed.Client
     xr.open_dataset(catalog, engine="gridref", chunks={}).tas.mean().compute()
+
+
+def _grib(catalog: str) -> None:
+    Path("one.grib2").write_bytes(_GRIB)
+    values = gridref.scan("one.grib2")["surface/sp"].read()
+    assert values.reshape(-1).tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def _interchange(catalog: str) -> None:
@@ -55,7 +72,7 @@ def _verify(catalog: str) -> None:
 USES: dict[str, Callable[[str], None]] = {
     name.removeprefix("_"): use
     for name, use in list(globals().items())
-    if name in {"_dask", "_interchange", "_plot", "_sql", "_units", "_verify"}
+    if name in {"_dask", "_grib", "_interchange", "_plot", "_sql", "_units", "_verify"}
 }
 
 if __name__ == "__main__":
