@@ -91,7 +91,7 @@ def best(work: Work, expected: Values | None = None, n: int = 3) -> float:
 
 def built(source: Any, folder: Path, name: str) -> Path:
     catalog = folder / f"{name}.gridref"
-    gridref.build(str(source), str(catalog))
+    gridref.build(str(source), str(catalog), overwrite=True)
     return catalog
 
 
