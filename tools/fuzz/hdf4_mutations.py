@@ -4,29 +4,10 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["Mutator"]
+from tools.fuzz.mutator import Mutator
 
 _NUMBERS = (*range(9), 16, 20, 40, 61, 106, 255, 702, 720, 1962, 1963, 1965, 0x42BE, 2**16 - 1)
 _LARGE = (2**16, 2**24, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1)
-
-
-class Mutator:
-    """Changes files."""
-
-    def __call__(self, data: bytes, max_size: int, seed: int) -> bytes:
-        """A copy with one to four changes."""
-        rng = random.Random(seed)
-        changed = bytearray(data)
-        for _ in range(rng.choice((1, 1, 1, 2, 4))):
-            _change(changed, rng)
-        return bytes(changed[:max_size])
-
-    def crossed(self, one: bytes, other: bytes, max_size: int, seed: int) -> bytes:
-        """A copy with a piece of another file."""
-        rng = random.Random(seed)
-        start, piece = _place(one, rng), _place(other, rng)
-        n_bytes = rng.randrange(1, 40)
-        return (one[:start] + other[piece : piece + n_bytes] + one[start + n_bytes :])[:max_size]
 
 
 def _descriptors(data: bytes | bytearray) -> list[int]:
@@ -80,3 +61,6 @@ def _change(data: bytearray, rng: random.Random) -> None:
                 del data[rng.randrange(len(data) + 1) :]
             else:
                 data[at : at + width] = bytes(width)
+
+
+MUTATOR = Mutator(_change, _place)

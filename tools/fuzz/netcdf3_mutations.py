@@ -4,30 +4,10 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["Mutator"]
+from tools.fuzz.mutator import Mutator
 
 _HEADER_BYTES = 1500
 _NUMBERS = (*range(13), 16, 32, 33, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1)
-
-
-class Mutator:
-    """Changes files."""
-
-    def __call__(self, data: bytes, max_size: int, seed: int) -> bytes:
-        """A copy with one to four changes."""
-        rng = random.Random(seed)
-        changed = bytearray(data)
-        for _ in range(rng.choice((1, 1, 1, 2, 4))):
-            _change(changed, rng)
-        return bytes(changed[:max_size])
-
-    def crossed(self, one: bytes, other: bytes, max_size: int, seed: int) -> bytes:
-        """A copy with a piece of another file."""
-        rng = random.Random(seed)
-        start = _word(one, rng)
-        piece = _word(other, rng)
-        n_bytes = 4 * rng.randrange(1, 40)
-        return (one[:start] + other[piece : piece + n_bytes] + one[start + n_bytes :])[:max_size]
 
 
 def _word(data: bytes | bytearray, rng: random.Random) -> int:
@@ -58,3 +38,6 @@ def _change(data: bytearray, rng: random.Random) -> None:
             del data[rng.randrange(len(data) + 1) :]
         case _:
             data[3:4] = rng.choice((b"\1", b"\2", b"\5"))
+
+
+MUTATOR = Mutator(_change, _word, width=4)

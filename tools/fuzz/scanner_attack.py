@@ -18,13 +18,11 @@ from gridref.errors import GridrefError
 from tests.cold_scans import all_caches, described
 from tests.dmrpp_files import write_dmrpp
 from tests.shared_data import shared_data_folder
-from tools.fuzz import dmrpp_target
+from tools.fuzz import dmrpp_target, hdf4_mutations, netcdf3_mutations
 from tools.fuzz.catalog_attack import change_member, make_catalog
 from tools.fuzz.compared_attack import ComparedAttack
 from tools.fuzz.dmrpp_mutations import Mutator as DMRppMutator
-from tools.fuzz.hdf4_mutations import Mutator as HDF4Mutator
 from tools.fuzz.hdf5_mutations import Mutator as HDF5Mutator
-from tools.fuzz.netcdf3_mutations import Mutator as NetCDF3Mutator
 from tools.fuzz.reference_attack import SECONDS
 from tools.fuzz.small_hdf4 import hdf4_files
 from tools.fuzz.small_hdf5 import EXTERNAL, hdf5_files
@@ -67,9 +65,10 @@ def scanner_attacks(folder: Path) -> dict[str, Try]:
     tiff = [*tiff_files().values(), *_large_tiff()]
     (folder / "zarr").mkdir()
     hdf5, tiff = hdf5 + _real("HDF"), tiff + _real("TIFF")
-    in_hdf5, in_tiff, in_netcdf3 = HDF5Mutator(), TIFFMutator(), NetCDF3Mutator()
+    in_hdf5, in_netcdf3 = HDF5Mutator(), netcdf3_mutations.MUTATOR
+    in_tiff, in_hdf4 = TIFFMutator(), hdf4_mutations.MUTATOR
     netcdf3 = netcdf3_files(folder) + _real("CDF")
-    in_hdf4, hdf4 = HDF4Mutator(), hdf4_files(folder) + _real("HDF4")
+    hdf4 = hdf4_files(folder) + _real("HDF4")
     dmrpp = _documents(folder / "dmrpp")
     return {
         "scanner: HDF5": _of(in_hdf5, hdf5, folder / "fuzzed.h5"),
