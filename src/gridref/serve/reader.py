@@ -370,11 +370,12 @@ class Reader:
         if second is None:
             run(first)
             return
-        at_hand = current_context().at_hand
+        if (at_hand := current_context().at_hand) is not None:
+            run = partial(_run_with, at_hand, run)
         pending: list[Future[None]] = []
         try:
             for task in itertools.chain((first, second), tasks):
-                pending.append(self._threads_for(task).submit(_run_with, at_hand, run, task))
+                pending.append(self._threads_for(task).submit(run, task))
                 if len(pending) >= 2 * max(self._threads):
                     pending.pop(0).result()
             for future in pending:
