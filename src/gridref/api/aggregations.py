@@ -31,6 +31,7 @@ from gridref.combine.options import Read
 from gridref.errors import GridrefError, Message, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats import ScanOptions
 from gridref.formats.location import only_allowed
+from gridref.formats.netcdf import DEFAULT_FILLS
 from gridref.io import absolute_url, beside, is_local, note_opened, policy_for
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -46,11 +47,6 @@ type _Scanned = dict[str, VirtualGroup | UnsupportedFeatureError]
 
 _DIMENSIONS, _DATA = "aggregated_dimensions", "aggregated_data"
 _TERMS = {"map", "uris", "identifiers", "unique_values"}
-_DEFAULT_FILLS = {
-    "int8": -127, "int16": -32767, "int32": -(2**31) + 1, "int64": -(2**63) + 2,
-    "uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 2,
-}  # fmt: skip
-"""What netCDF reads of integers that were never written (``netcdf.h``)."""
 _SCALED = ("scale_factor", "add_offset")
 
 
@@ -428,7 +424,7 @@ def _is_missing(values: NDArray[Any], array: VirtualArray) -> NDArray[np.bool_]:
     declared = [array.attrs.get(name) for name in ("_FillValue", "missing_value")]
     fills = [item for fill in declared if fill is not None for item in np.ravel(fill).tolist()]
     if values.dtype.kind in "iu" and not fills:
-        fills = [_DEFAULT_FILLS[values.dtype.name]]
+        fills = [DEFAULT_FILLS[values.dtype.newbyteorder("=")]]
     missing = np.isin(values, fills) if fills else np.zeros(values.shape, bool)
     return missing | (values != values) if values.dtype.kind == "f" else missing
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from gridref.formats.dmrpp.document import number
 from gridref.formats.dmrpp.types import ElementType
+from gridref.formats.netcdf import DEFAULT_FILLS
 
 _UNKNOWN = "unsupported-"
 _DIGITS = 6
-_NETCDF_PRINTED, _NETCDF_FLOAT = "9.96921e+36", 9.969209968386869e36
-"""netCDF's default fill value of floats."""
+_DEFAULT_PRINTED = "9.96921e+36"
+"""netCDF's default fill value of floats, with six digits."""
 
 
 def exact_fill(text: str | None, element: ElementType, attribute: Any) -> Any:
@@ -77,7 +78,7 @@ def _number(text: str, dtype: np.dtype[Any], own: Any, is_big_endian: bool) -> A
         return value
     if own is not None and f"{own:.{_DIGITS}g}" == f"{value:.{_DIGITS}g}":
         return own
-    if text == _NETCDF_PRINTED:
-        return dtype.type(_NETCDF_FLOAT)
+    if text == _DEFAULT_PRINTED:
+        return dtype.type(DEFAULT_FILLS[np.dtype("f8")])
     digits = text.lower().partition("e")[0].strip("+-").replace(".", "").strip("0")
     return value if len(digits) < _DIGITS else None

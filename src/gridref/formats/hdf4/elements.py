@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gridref.errors import Place, SourceFormatError
+from gridref.formats.netcdf import decoded
 from gridref.io import ScanFile
 from gridref.limits import beyond, limits
 
@@ -24,7 +25,7 @@ type Key = tuple[int, int]
 """Tag without the special bit, and reference number."""
 
 LINKED_BLOCK, COMPRESSED, CHUNK, NUMBER_TYPE = 20, 40, 61, 106
-DATA_DIMENSIONS, DATA = 701, 702
+DATA = 702
 TABLE, TABLE_ROWS, GROUP = 1962, 1963, 1965
 LINKED, EXTERNAL, COMPRESSION, CHUNKED = 1, 2, 3, 5
 """Kinds of special elements."""
@@ -265,13 +266,9 @@ class Cursor:
 
     def text(self) -> str:
         """A text behind its length."""
-        return decoded(self.take(self.number(2)))
+        return text_of(self.take(self.number(2)))
 
 
-def decoded(raw: bytes) -> str:
-    """Text up to the first zero, in UTF-8 or else Latin-1."""
-    raw = raw.partition(b"\0")[0]
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")
+def text_of(raw: bytes) -> str:
+    """Text up to the first zero."""
+    return decoded(raw.partition(b"\0")[0])

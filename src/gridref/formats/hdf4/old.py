@@ -17,7 +17,7 @@ import numpy as np
 
 from gridref.errors import GridrefError, SourceFormatError
 from gridref.formats.hdf4.datasets import Dataset, stored_dtype
-from gridref.formats.hdf4.elements import DATA, Cursor, Elements, Key, Run, decoded
+from gridref.formats.hdf4.elements import DATA, Cursor, Elements, Key, Run, text_of
 
 _GROUPS = (720, 700)
 """Tags of numeric data groups, and of those before HDF 3.2."""
@@ -98,7 +98,7 @@ def _scales(
 
 def _text_attributes(texts: dict[str, list[bytes]], place: int) -> dict[str, str]:
     found = {name: words[place] for name, words in texts.items() if place < len(words)}
-    return {name: decoded(word) for name, word in found.items() if word}
+    return {name: text_of(word) for name, word in found.items() if word}
 
 
 _MEANINGS = (_RANGE, _SYSTEM, _CALIBRATION)
@@ -107,7 +107,7 @@ _MEANINGS = (_RANGE, _SYSTEM, _CALIBRATION)
 def _attributes(tag: int, raw: bytes, dtype: np.dtype[Any]) -> dict[str, Any]:
     """Attributes of one of the elements of a data set."""
     if tag == _SYSTEM:
-        return {"coordsys": text} if (text := decoded(raw)) else {}
+        return {"coordsys": text} if (text := text_of(raw)) else {}
     if tag == _RANGE:
         limits = np.frombuffer(raw, dtype, 2).astype(dtype.newbyteorder("="))
         return {"valid_max": limits[0], "valid_min": limits[1]}

@@ -46,6 +46,7 @@ from gridref.formats.hdf4.special import (
 )
 from gridref.formats.hdf4.tables import Table, values_of
 from gridref.formats.location import only_allowed
+from gridref.formats.netcdf import DEFAULT_FILLS
 from gridref.formats.options import ScanOptions
 from gridref.io import beside, describe_source, policy_for
 from gridref.limits import beyond, limits
@@ -56,15 +57,6 @@ from gridref.model.joining import concatenate, missing_array
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
 _MAX_BYTES = 1 << 62
-_FILLS: Mapping[str, Any] = {
-    "i1": -127,
-    "S1": b"\0",
-    "i2": -32767,
-    "i4": -2147483647,
-    "f4": 9.969209968386869e36,
-    "f8": 9.969209968386869e36,
-}
-"""``FILL_BYTE`` and so on of the library; those of unsigned numbers are the same bits."""
 
 
 def fill_of(dataset: Dataset) -> Any:
@@ -77,8 +69,8 @@ def fill_of(dataset: Dataset) -> Any:
         return stated
     if dtype.kind == "S" and isinstance(stated, str) and len(stated) <= 1:
         return np.bytes_(stated.encode("latin-1", "replace"))
-    signed = dtype.str[1:].replace("u", "i")
-    return np.array(_FILLS[signed], signed).view(dtype)[()]
+    signed = np.dtype(dtype.str.replace("u", "i"))  # fills of unsigned numbers are the same bits
+    return np.array(DEFAULT_FILLS[signed], signed).view(dtype)[()]
 
 
 def array_of(dataset: Dataset, stored: Stored) -> VirtualArray:

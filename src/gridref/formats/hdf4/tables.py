@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf4.elements import GROUP, TABLE, TABLE_ROWS, Cursor, Elements, Key, decoded
+from gridref.formats.hdf4.elements import GROUP, TABLE, TABLE_ROWS, Cursor, Elements, Key, text_of
 
 _CODES = {
     3: "u1",
@@ -30,7 +30,8 @@ _CODES = {
     26: "i8",
     27: "u8",
 }
-_NATIVE, _LITTLE = 0x1000, 0x4000
+_LITTLE = 0x4000
+"""Set in number types of little-endian numbers."""
 _LAST_VERSION = 4
 """``VSET_NEW_VERSION``; the version is 5 bytes before the end."""
 _MAX_FIELDS = 256
@@ -206,6 +207,6 @@ def attribute_value(table: Table, rows: bytes) -> Any:
     if values.dtype.names is not None:
         values = values[values.dtype.names[0]]
     if values.dtype.kind == "S":
-        return decoded(values[:1].tobytes().rstrip(b"\0").replace(b"\0", b" "))
+        return text_of(values[:1].tobytes().rstrip(b"\0").replace(b"\0", b" "))
     values = values.astype(values.dtype.newbyteorder("=")).reshape(-1)
     return values[0] if values.size == 1 else values

@@ -36,6 +36,7 @@ from gridref.formats.hdf5.headers import (
 )
 from gridref.formats.hdf5.heaps import FractalHeap, records_of
 from gridref.formats.hdf5.messages import read_dataspace
+from gridref.formats.netcdf import decoded
 from gridref.learned import FORMS
 
 # Attributes in a fractal heap: for objects with many attributes
@@ -426,14 +427,6 @@ def _fixed(raw: NDArray[Any], element: ElementType, name: bytes) -> Any:
         items = [item.rstrip(b" ") for item in items]
     keep_bytes = element.dtype.itemsize == 1 and name in _KEPT_AS_BYTES
     return _shaped(items if keep_bytes else [*map(decoded, items)], raw.shape)
-
-
-def decoded(item: bytes) -> str:
-    """A string as netCDF tools read it."""
-    try:
-        return item.decode("utf-8")
-    except UnicodeDecodeError:
-        return item.decode("latin-1")
 
 
 def heap_values(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:

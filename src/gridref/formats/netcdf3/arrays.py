@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gridref.errors import (
-    SourceFormatError,
-    UnsupportedFeatureError,
-)
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.contiguous import contiguous_chunks, edge_policy, require_inside
 from gridref.formats.findings import Findings
+from gridref.formats.netcdf import DEFAULT_FILLS
 from gridref.formats.netcdf3.header import Header, Variable, read_header
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile
@@ -30,21 +28,6 @@ _MAX_RANK = 32
 _MAX_OFFSET = 1 << 62
 _FEW_RECORDS = 16
 """So many rows cost less than a manifest of their own."""
-_FILLS: dict[str, Any] = {
-    "i1": -127,
-    "S1": b"\0",
-    "i2": -32767,
-    "i4": -2147483647,
-    "f4": 9.969209968386869e36,
-    "f8": 9.969209968386869e36,
-    "u1": 255,
-    "u2": 65535,
-    "u4": 4294967295,
-    "i8": -9223372036854775806,
-    "u8": 18446744073709551614,
-}
-"""NC_FILL_BYTE and so on, as netcdf.h defines them."""
-_DEFAULT_FILLS = {np.dtype(code): np.array(fill, code)[()] for code, fill in _FILLS.items()}
 
 
 def scan_netcdf3(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGroup:
@@ -116,7 +99,7 @@ def _fill_value(variable: Variable) -> Any:
         return stated
     if isinstance(stated, bytes) and len(stated) == 1 and dtype.kind == "S":
         return np.bytes_(stated)
-    return _DEFAULT_FILLS[dtype]
+    return DEFAULT_FILLS[dtype]
 
 
 def _chunks(

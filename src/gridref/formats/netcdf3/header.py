@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import Place, SourceFormatError
+from gridref.formats.netcdf import decoded
 from gridref.io import ScanFile
 from gridref.limits import beyond, limits
 
@@ -268,11 +269,7 @@ def _text(name: str, raw: bytes) -> str | bytes:
     """Text without zeros; the fill value of characters is left one."""
     if name == "_FillValue":
         return raw
-    raw = raw.replace(b"\0", b"")
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")
+    return decoded(raw.replace(b"\0", b""))
 
 
 def _numbers(raw: bytes, dtype: np.dtype[Any]) -> Any:
