@@ -4,9 +4,10 @@
 that is cut after the field. The result is float32, NaN where the bitmap has holes, rows in the
 order of scanning. ``gridref.grib_places`` makes latitudes or longitudes out of a grid section.
 
-The packings are decoded by gribberish. It gets a message of ours for each field: the packed data as
-they are, on a plain grid of as many points. So its memory is bounded by the shape of the chunk, and
-it sees no grid or product of strangers.
+IEEE floats are decoded by numpy, JPEG 2000 by imagecodecs, and all other packings by gribberish. It
+gets a message of ours for each field: the packed data as they are, on a plain grid of as many
+points. So its memory is bounded by the shape of the chunk, and it sees no grid or product of
+strangers.
 
 Sources: WMO Manual on Codes I.2, FM 92 GRIB, edition 1 and edition 2.
 """
@@ -70,10 +71,14 @@ class PackedField:
 
 
 def total_length(head: bytes) -> int:
-    """Length of a message, from its first 16 bytes.
+    """Length in bytes that a message states in its first 16 bytes.
 
-    Lengths of edition 1 beyond 8 MB are a multiple of 120, less what section 4 says: see
-    `message_sections`.
+    In edition 1, the scanner works out lengths beyond 8 MB, which section 4 takes part in.
+
+    Raises
+    ------
+    MessageError
+        If it is cut off, or of another edition.
     """
     if len(head) < 16:
         raise MessageError("it is cut off")
@@ -225,21 +230,17 @@ def _decoded(field: PackedField, n_points: int) -> NDArray[np.float64]:
         import gribberish
     except ImportError as error:
         raise missing_package("decoding GRIB", error) from error
-    n_values = n_points
-    if field.bitmap:
-        if 8 * len(field.bitmap) < n_points:
-            raise MessageError("its bitmap is cut off")
-        bits = np.unpackbits(np.frombuffer(field.bitmap, np.uint8), count=n_points)
-        n_values = int(np.count_nonzero(bits))
+    there = _bits(field, n_points)
+    n_values = n_points if there is None else int(np.count_nonzero(there))
     if field.edition == 2 and int.from_bytes(field.packing[5:9], "big") != n_values:
         raise MessageError(f"it does not pack {n_values} values, as its bitmap or grid says")
     _check_data(field, n_values)
     _check_image(field, n_values)
     template = int.from_bytes(field.packing[9:11], "big")
     if template == _IEEE:
-        return _with_holes(_floats(field, n_values), field, n_points)
+        return _with_holes(_floats(field, n_values), there)
     if template == _JPEG2000 and field.packing[19] and n_values:
-        return _with_holes(_pixels(field, n_values), field, n_points)
+        return _with_holes(_pixels(field, n_values), there)
     try:
         values = gribberish.parse_grib_array(_plain_message(field, n_points, n_values), 0)
     except BaseException as error:  # a panic of Rust is no Exception
@@ -273,15 +274,23 @@ def _pixels(field: PackedField, n_values: int) -> NDArray[np.float64]:
     return values * 10.0 ** -signed(field.packing[17:19])
 
 
-def _with_holes(
-    packed: NDArray[np.float64], field: PackedField, n_points: int
-) -> NDArray[np.float64]:
-    """Packed values at the points that the bitmap has; NaN at the others."""
+def _bits(field: PackedField, n_points: int) -> NDArray[np.bool_] | None:
+    """Whether each point has a value; None if all have."""
     if not field.bitmap:
+        return None
+    if 8 * len(field.bitmap) < n_points:
+        raise MessageError("its bitmap is cut off")
+    return np.unpackbits(np.frombuffer(field.bitmap, np.uint8), count=n_points).view(np.bool_)
+
+
+def _with_holes(
+    packed: NDArray[np.float64], there: NDArray[np.bool_] | None
+) -> NDArray[np.float64]:
+    """Packed values at the points that have one; NaN at the others."""
+    if there is None:
         return packed
-    bits = np.unpackbits(np.frombuffer(field.bitmap, np.uint8), count=n_points)
-    values = np.full(n_points, np.nan)
-    values[bits.view(bool)] = packed
+    values = np.full(len(there), np.nan)
+    values[there] = packed
     return values
 
 
@@ -313,14 +322,14 @@ def _check_image(field: PackedField, n_values: int) -> None:
         width, height = struct.unpack(">II", head[16:24].ljust(8, b"\0"))
         n_pixels, n_parts = width * height, 1
     else:
-        n_pixels, n_parts = _jpeg2000_size(bytes(field.data))
+        n_pixels, n_parts = _jpeg2000_size(field.data)
     if n_pixels != n_values or n_parts > _MOST_PARTS:
         raise MessageError(f"its image has {n_pixels} pixels, expected {n_values}")
 
 
-def _jpeg2000_size(data: bytes) -> tuple[int, int]:
+def _jpeg2000_size(data: bytes | memoryview) -> tuple[int, int]:
     """Pixels of a JPEG 2000 image, and its tiles times layers, as its main header says."""
-    segments: dict[int, bytes] = {}
+    segments: dict[int, bytes | memoryview] = {}
     at = 2
     while (marker := int.from_bytes(data[at : at + 2], "big")) in _SEGMENTS:
         length = int.from_bytes(data[at + 2 : at + 4], "big")
@@ -367,22 +376,9 @@ def _places_problem(config: Config) -> str | None:
     return None
 
 
-SERIAL_CODECS = {
+CODECS = {
     VALUES: SerialCodec(_values_decoder),
     PLACES: SerialCodec(
         _places_decoder, required=("coordinate", "edition"), problem=_places_problem
     ),
 }
-
-__all__ = [
-    "PACKINGS",
-    "PLACES",
-    "SERIAL_CODECS",
-    "VALUES",
-    "MessageError",
-    "PackedField",
-    "decode_field",
-    "packed_field",
-    "signed",
-    "total_length",
-]

@@ -24,5 +24,5 @@ OWN: dict[str, AnyCodec] = (
     | hdf5_bits.CODECS
     | tiff.CODECS
     | tiff_images.CODECS
-    | grib.SERIAL_CODECS
+    | grib.CODECS
 )

@@ -17,7 +17,7 @@ from zarr.core.buffer import NDBuffer
 from zarr.core.common import JSON, parse_named_configuration
 
 from gridref.codecs import ArraySpec as Spec
-from gridref.codecs.grib import PLACES, SERIAL_CODECS, VALUES
+from gridref.codecs.grib import CODECS, PLACES, VALUES
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class GRIBCodec(ArrayBytesCodec):
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
         spec = Spec(chunk_spec.shape, chunk_spec.dtype.to_native_dtype())
-        decode = SERIAL_CODECS[self.name].decoder(self.configuration, spec)
+        decode = CODECS[self.name].decoder(self.configuration, spec)
         return chunk_spec.prototype.nd_buffer.from_ndarray_like(decode(chunk_data.to_bytes()))
 
 

@@ -1,1 +1,1 @@
-"""GRIB files of both editions, with or without an index beside them."""
+"""GRIB files of both editions."""

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gridref.codecs.grib import MessageError, signed
+from gridref.codecs.grib import MessageError
+from gridref.codecs.grib_grids import signed
 
 _MINUTE = 60
 _UNITS = {
@@ -51,7 +52,6 @@ _INTERVALS = {8: 0, 9: 13, 10: 1, 11: 3, 12: 2, 42: 0, 43: 3, 46: 0, 47: 3, 61: 
 _SATELLITE = 32
 _PRESSURE = 100
 _TWOS = 0xFF
-_BANDS_KEYS = {"satelliteSeries", "satelliteNumber", "instrumentType"}
 
 PRODUCT_KEYS = frozenset(
     {
@@ -83,7 +83,7 @@ PRODUCT_KEYS = frozenset(
         "level",
     }
 )
-"""Names of the numbers that a product may have."""
+"""Numbers that a product may have; ``tools/grib_tables.py`` keeps what asks for them."""
 
 
 @dataclass(frozen=True)
