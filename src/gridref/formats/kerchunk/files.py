@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
+from gridref.formats.chunk_files import StoreFiles
 from gridref.formats.kerchunk.parquet import ParquetReferences, metadata_of
 from gridref.formats.kerchunk.references import Reference, parse_references
 from gridref.formats.options import ScanOptions
-from gridref.formats.zarr.files import StoreFiles
 from gridref.formats.zarr.hierarchy import folders_of, scan_files
 from gridref.io import (
     ScanFile,

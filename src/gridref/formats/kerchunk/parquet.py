@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from gridref.cache import LRU, cache_bytes
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.chunk_files import StoreFiles
 from gridref.formats.kerchunk.references import Reference
-from gridref.formats.zarr.files import StoreFiles
 from gridref.io.parquet import BoundedParquet, TooMuchError
 from gridref.limits import beyond, limits
 from gridref.secrets import shown_address

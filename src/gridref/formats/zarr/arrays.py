@@ -19,10 +19,9 @@ import numpy as np
 
 from gridref.codecs import why_not
 from gridref.errors import UnsupportedFeatureError
+from gridref.formats.chunk_files import ChunkFiles, check_chunk_files
 from gridref.formats.damage import check_element_size
-from gridref.formats.zarr.files import ChunkFiles
 from gridref.formats.zarr.shards import Chain, ChunkRanges, inner_ranges, split_chain
-from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Encoding
@@ -201,8 +200,7 @@ def _any_chunk_shape(grid: ChunkGrid) -> tuple[int, ...]:
 def chunk_ranges(files: ChunkFiles, path: str, metadata: ArrayMetadata) -> ChunkRanges:
     """The files of all existing chunks (or shards), whole."""
     grid = metadata.grid
-    if grid.n_chunks > limits().chunk_files:
-        raise UnsupportedFeatureError(beyond("chunk_files", f"{grid.n_chunks} chunk files"))
+    check_chunk_files(grid.n_chunks)
     head = f"{path}/" if path else ""
     keys = {f"{head}{metadata.chunk_key(k)}": k for k in np.ndindex(*grid.grid_shape)}
     stored_coords: list[tuple[int, ...]] = []

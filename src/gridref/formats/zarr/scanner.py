@@ -32,7 +32,7 @@ class ZarrScanner:
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
         """Describe a store; one that is one array becomes a group with that array."""
-        from gridref.formats.zarr.files import StoreFiles
+        from gridref.formats.chunk_files import StoreFiles
         from gridref.formats.zarr.hierarchy import scan_files
 
         with refusing_damage(location.url):

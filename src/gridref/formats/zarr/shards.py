@@ -16,7 +16,7 @@ import numpy as np
 
 from gridref.codecs import decode_chunk
 from gridref.errors import DecodeError, Place, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.zarr.files import ChunkFiles
+from gridref.formats.chunk_files import ChunkFiles
 from gridref.model.encoding import ARRAY_TO_BYTES, Codec, Encoding, transpose_codec
 from gridref.model.manifest import Source
 from gridref.model.shard import MISSING_CHUNK

@@ -1,7 +1,8 @@
-"""The files of a Zarr store, in local folders and on any fsspec filesystem.
+"""Data that is a folder with a file for each chunk, local or on any fsspec filesystem.
 
 `StoreFiles` reads metadata documents and lists the files of chunks. `ChunkFiles` is the protocol
-that the scanner needs: references of kerchunk implement it, too.
+that the scanner of Zarr stores needs: references of kerchunk implement it, too. `whole_files` makes
+a manifest of chunks that are a file each.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gridref.errors import SourceUnavailableError
+from gridref.errors import SourceUnavailableError, UnsupportedFeatureError
 from gridref.formats.location import only_allowed
 from gridref.io import (
     Allow,
@@ -34,7 +35,9 @@ from gridref.io.ahead import in_threads
 from gridref.io.faults import unavailable
 from gridref.io.identity import source_of_info
 from gridref.io.remote import RemoteFiles
-from gridref.model.manifest import Source
+from gridref.limits import beyond, limits
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.typing import Int64Array
 
 
 class ChunkFiles(Protocol):
@@ -256,3 +259,42 @@ def _folders_in(path: str) -> list[str]:
 
 def _found(keys: Iterable[str], sources: Iterable[Source | None]) -> dict[str, Source]:
     return {key: source for key, source in zip(keys, sources, strict=True) if source is not None}
+
+
+def check_chunk_files(n_files: int) -> None:
+    """Refuse arrays of more chunk files than can be looked up.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If there are more.
+    """
+    if n_files > limits().chunk_files:
+        raise UnsupportedFeatureError(beyond("chunk_files", f"{n_files} chunk files"))
+
+
+def whole_files(files: StoreFiles, keys: Sequence[str], below: str) -> ChunkManifest:
+    """A row for each key, in order: the whole file, or missing where there is none.
+
+    Parameters
+    ----------
+    keys
+        Keys that may exist; `check_chunk_files` bounds their number.
+    below
+        A key that is the beginning of all of them.
+    """
+    held = files.sources(keys, below) if keys else {}
+    sources = tuple(held.values())
+    numbers = {key: number for number, key in enumerate(held)}
+    source: Int64Array = np.array([numbers.get(key, -1) for key in keys], np.int64)
+    is_there = source >= 0
+    sizes: Int64Array = np.array([each.size_bytes or 0 for each in sources], np.int64)
+    length = np.zeros(len(keys), np.int64)
+    length[is_there] = sizes[source[is_there]]
+    return ChunkManifest.from_columns(
+        sources,
+        source=np.maximum(source, 0),
+        offset=np.zeros(len(keys), np.int64),
+        length=length,
+        state=np.where(is_there, ChunkState.RANGE, ChunkState.MISSING),
+    )
