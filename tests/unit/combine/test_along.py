@@ -7,26 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.combine import CombineOptions, combine
-from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.testing.builders import chunked_array
+from gridref.model.array import VirtualGroup
 from gridref.testing.reference_reader import read_slowly
-
-
-def series(labels: Any, values: Any = None, **attrs: Any) -> VirtualGroup:
-    places = np.asarray(labels)
-    data = np.arange(len(places), dtype="i2") if values is None else np.asarray(values)
-    arrays = {"x": (places, {}), "v": (data, attrs)}
-    return VirtualGroup({name: column(array, **more) for name, (array, more) in arrays.items()})
-
-
-def column(values: np.ndarray, **attrs: Any) -> VirtualArray:
-    chunks = [max(1, n) for n in values.shape]
-    return chunked_array(values, chunks, ("x",), attrs=attrs)
-
-
-def combined(*groups: VirtualGroup, **options: Any) -> Any:
-    return combine(list(groups), "x", read=read_slowly, options=CombineOptions(**options))
+from tests.short_series import combined, series
 
 
 def causes(*groups: VirtualGroup) -> list[str]:

@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.combine import CombineOptions, combine
 from gridref.combine.rules.dtypes import _common
-from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.testing.builders import chunked_array
-from gridref.testing.reference_reader import read_slowly
+from tests.short_series import combined, series
 
 COMPOUNDS: list[tuple[Any, Any, Any]] = [
     ([("a", "S3"), ("n", "i4")], [("a", "S5"), ("n", "i2")], [("a", "S5"), ("n", "i4")]),
@@ -50,19 +47,3 @@ def test_dtypes_with_one(one: str, other: str, common: str) -> None:
     done = combined(series([0, 1], np.ones(2, one)), series([2], np.ones(1, other)))
     assert done.group is not None
     assert done.group.arrays["v"].dtype == np.dtype(common)
-
-
-def series(labels: Any, values: Any = None, **attrs: Any) -> VirtualGroup:
-    places = np.asarray(labels)
-    data = np.arange(len(places), dtype="i2") if values is None else np.asarray(values)
-    arrays = {"x": (places, {}), "v": (data, attrs)}
-    return VirtualGroup({name: column(array, **more) for name, (array, more) in arrays.items()})
-
-
-def column(values: np.ndarray, **attrs: Any) -> VirtualArray:
-    chunks = [max(1, n) for n in values.shape]
-    return chunked_array(values, chunks, ("x",), attrs=attrs)
-
-
-def combined(*groups: VirtualGroup, **options: Any) -> Any:
-    return combine(list(groups), "x", read=read_slowly, options=CombineOptions(**options))

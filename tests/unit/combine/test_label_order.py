@@ -16,6 +16,7 @@ from gridref.combine.values import same_values
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
+from tests.short_series import combined, series
 
 FILES = (7, 3, 5)
 """Numbers of files, in no order."""
@@ -146,18 +147,13 @@ def test_places_that_a_file_lacks_are_missing(indices: list[int], dim: str) -> N
     assert (found.dims, found.attrs["k"]) == (("x", "y"), 1)
 
 
-def series(labels: Any, first: int = 0) -> VirtualGroup:
-    places = np.asarray(labels)
-    values = first + np.arange(len(places), dtype="i2")
-    arrays = {"x": places, "v": values}
-    return VirtualGroup(
-        {name: chunked_array(a, (max(1, len(a)),), ("x",)) for name, a in arrays.items()}
-    )
+def numbered(labels: Any, first: int = 0) -> VirtualGroup:
+    return series(labels, first + np.arange(len(labels), dtype="i2"))
 
 
 def reports(*labels: Any, **options: Any) -> list[str]:
-    groups = [series(part, 10 * number) for number, part in enumerate(labels)]
-    done = combine(groups, "x", read=read_slowly, options=CombineOptions(**options))
+    groups = [numbered(part, 10 * number) for number, part in enumerate(labels)]
+    done = combined(*groups, **options)
     if done.group is None:
         return [problem.cause for problem in done.problems]
     return [drift.cause for drift in done.report]
@@ -198,7 +194,7 @@ def test_texts_and_numbers_have_no_order() -> None:
 def by_label(*labels: Any) -> tuple[list[Any], list[tuple[str, str]]]:
     """Labels of the result, where each value is ten times its label; and what is said of them."""
     kind = "S1" if isinstance(labels[0][0], str) else "f8"
-    groups = [series(np.array(part, kind), 10 * number) for number, part in enumerate(labels)]
+    groups = [numbered(np.array(part, kind), 10 * number) for number, part in enumerate(labels)]
     done = combine(groups, Along(("x",), by_label=True), read=read_slowly)
     assert done.group is not None
     given = [
@@ -242,7 +238,7 @@ def test_labels_that_say_no_order_leave_the_given_one(labels: Any) -> None:
 
 
 def test_labels_that_cannot_be_compared_leave_the_given_order() -> None:
-    groups = [series(np.array([2.0, np.nan])), series(np.array([0.0, 1.0]), 10)]
+    groups = [numbered(np.array([2.0, np.nan])), numbered(np.array([0.0, 1.0]), 10)]
     done = combine(groups, Along(("x",), by_label=True), read=read_slowly)
     assert done.group is not None
     assert read_slowly(done.group.arrays["v"]).tolist() == [0, 1, 10, 11]
@@ -250,7 +246,7 @@ def test_labels_that_cannot_be_compared_leave_the_given_order() -> None:
 
 
 def test_labels_that_repeat_may_be_kept() -> None:
-    groups = [series([0, 1]), series([1, 2], 10)]
+    groups = [numbered([0, 1]), numbered([1, 2], 10)]
     for rule, expected in (("keep", [0, 1, 10, 11]), ("first", [0, 1, 11]), ("last", [0, 10, 11])):
         done = combine(groups, "x", read=read_slowly, options=CombineOptions(overlap=rule))
         assert done.group is not None
@@ -262,7 +258,7 @@ def test_labels_that_interleave_too_often_are_not_cut_into_pieces() -> None:
     for n, fits in ((504, True), (505, False)):
         even, odd = 2 * np.arange(n), np.append(2 * np.arange(n) + 1, 0)
         labels = [np.sort(even), odd]
-        groups = [series(part) for part in labels]
+        groups = [numbered(part) for part in labels]
         done = combine(groups, "x", read=read_slowly, options=CombineOptions(overlap="first"))
         assert (done.group is not None) == fits
 
