@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._peers import local_registry
+
 __all__ = ["peers"]
 
 
@@ -41,8 +43,6 @@ def measured(add: Callable[[str], None], file: str) -> tuple[float, float]:
 def into_icechunk(folder: Path, first: str) -> Callable[[str], None]:
     """A commit for each file."""
     import icechunk
-    from obspec_utils.registry import ObjectStoreRegistry
-    from obstore.store import LocalStore
     from virtualizarr import open_virtual_dataset
     from virtualizarr.parsers import HDFParser
 
@@ -52,7 +52,7 @@ def into_icechunk(folder: Path, first: str) -> Callable[[str], None]:
     config.set_virtual_chunk_container(container)
     storage = icechunk.local_filesystem_storage(str(folder / "repository"))
     repository = icechunk.Repository.create(storage, config=config)
-    registry = ObjectStoreRegistry({"file://": LocalStore()})
+    registry = local_registry()
 
     def add(file: str, **options: Any) -> None:
         session = repository.writable_session("main")

@@ -23,6 +23,7 @@ import netCDF4
 import numpy as np
 
 import gridref
+from benchmarks._peers import parsed_by
 from tests.cold_scans import all_caches
 from tests.dmrpp_files import write_dmrpp
 from tests.http_server import Site, serving
@@ -62,15 +63,11 @@ def write_scattered(path: Path, number: int) -> Path:
 
 def parsers() -> dict[str, Callable[[Path], Any]]:
     """The tools, by name."""
-    from obspec_utils.registry import ObjectStoreRegistry
-    from obstore.store import LocalStore
     from virtualizarr.parsers import DMRPPParser
 
-    registry = ObjectStoreRegistry({"file://": LocalStore()})
-    parser = DMRPPParser()
     return {
         "gridref": gridref.scan,
-        "virtualizarr": lambda path: parser(f"file://{path}", registry),
+        "virtualizarr": parsed_by(DMRPPParser()),
     }
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import xarray as xr
 
 import gridref
+from benchmarks._peers import local_registry
 
 N_VARIABLES = 5
 DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
@@ -44,12 +45,10 @@ def write_file(path: Path, day: int) -> Path:
 
 def tools(files: list[str]) -> dict[str, Callable[[], xr.Dataset]]:
     """What opens the files, by name."""
-    from obspec_utils.registry import ObjectStoreRegistry
-    from obstore.store import LocalStore
     from virtualizarr import open_virtual_mfdataset
     from virtualizarr.parsers import HDFParser
 
-    registry = ObjectStoreRegistry({"file://": LocalStore()})
+    registry = local_registry()
     same = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "exact"}
     times = {"loadable_variables": ["time", "lat", "lon"]}
     urls = [f"file://{file}" for file in files]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import gribberish
 import numpy as np
 
 import gridref
+from benchmarks._timing import best
 from gridref.codecs.grib import decode_field
 from gridref.formats.grib.header import walk
 from gridref.io import open_for_scan
@@ -23,16 +22,6 @@ from tests.grib_files import field, write_grib
 
 UPPER = ("t", "u", "v", "q", "gh", "w", "r", "absv", "clwmr")
 N_FIELDS = 743
-
-
-def best(call: Callable[[], object], n: int = 7) -> float:
-    """Seconds of the quickest of some runs."""
-    times = []
-    for _ in range(n):
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def forecast(path: Path) -> Path:
@@ -78,8 +67,8 @@ def main(files: list[Path]) -> None:
         path = forecast(Path(folder) / "forecast.grib2")
         data = path.read_bytes()
         print(f"{N_FIELDS} fields, {len(data) / 1e6:.0f} MB")
-        print(f"gridref.scan      {best(lambda: gridref.scan(path)) * 1e3:8.1f} ms")
-        theirs = best(lambda: gribberish.parse_grib_dataset(path.read_bytes()))
+        print(f"gridref.scan      {best(lambda: gridref.scan(path), 7) * 1e3:8.1f} ms")
+        theirs = best(lambda: gribberish.parse_grib_dataset(path.read_bytes()), 7)
         print(f"gribberish        {theirs * 1e3:8.1f} ms")
         for each in files or [path]:
             ours, theirs = decoding(each)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import gridref
-from benchmarks.netcdf3_scan import best_of
+from benchmarks._timing import best_of
 from tests.hdf4_files import modis_tile, write_structures
 
 N_FIELDS = 12
@@ -53,7 +53,7 @@ def report(title: str, paths: list[Path], n_rounds: int) -> None:
             print(f"  {name:14} {type(error).__name__}: {str(error)[:80]}")
         else:
             runs[name] = lambda scan=scan: list(map(scan, paths))
-    for name, seconds in best_of(n_rounds, runs).items():
+    for name, seconds in best_of(runs, n_rounds).items():
         print(f"  {name:14} {seconds / len(paths) * 1e3:10.2f}")
 
 

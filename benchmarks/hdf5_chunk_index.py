@@ -22,6 +22,7 @@ from typing import Any
 
 import h5py
 
+from benchmarks._peers import parsed_by
 from gridref.formats.hdf5.bytes import read_superblock
 from gridref.formats.hdf5.chunk_index import IndexRequest
 from gridref.formats.hdf5.chunk_trees import walk_chunks
@@ -99,11 +100,9 @@ def by_chunk_iter(path: Path) -> list[Any]:
 
 
 def by_virtualizarr(path: Path) -> Any:
-    from obspec_utils.registry import ObjectStoreRegistry
-    from obstore.store import LocalStore
     from virtualizarr.parsers import HDFParser
 
-    return HDFParser()(f"file://{path}", ObjectStoreRegistry({"file://": LocalStore()}))
+    return parsed_by(HDFParser())(path)
 
 
 def by_kerchunk(path: Path) -> Any:

@@ -18,6 +18,7 @@ from typing import Any
 import netCDF4
 import numpy as np
 
+from benchmarks._peers import parsed_by
 from gridref.formats.registry import scan
 
 N_VARIABLES = 17  # beside three coordinates
@@ -56,13 +57,9 @@ def build(path: Path, seed: int) -> None:
 
 
 def by_virtualizarr() -> Callable[[Path], Any]:
-    from obspec_utils.registry import ObjectStoreRegistry
-    from obstore.store import LocalStore
     from virtualizarr.parsers import HDFParser
 
-    registry = ObjectStoreRegistry({"file://": LocalStore()})
-    parser = HDFParser()
-    return lambda path: parser(url=f"file://{path}", registry=registry)
+    return parsed_by(HDFParser())
 
 
 def by_kerchunk() -> Callable[[Path], Any]:

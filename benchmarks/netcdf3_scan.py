@@ -12,7 +12,6 @@ import argparse
 import platform
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,8 @@ import netCDF4
 import numpy as np
 
 import gridref
+from benchmarks._peers import parsed_by
+from benchmarks._timing import best_of
 
 N_VARIABLES = 20
 
@@ -41,28 +42,13 @@ def write_file(path: Path, n_records: int, n_points: int) -> Path:
 def scans() -> dict[str, Callable[[Path], Any]]:
     """The tools, by name."""
     from kerchunk.netCDF3 import NetCDF3ToZarr
-    from obspec_utils.registry import ObjectStoreRegistry
-    from obstore.store import LocalStore
     from virtualizarr.parsers import NetCDF3Parser
 
-    registry = ObjectStoreRegistry({"file://": LocalStore()})
-    parser = NetCDF3Parser()
     return {
         "gridref": gridref.scan,
         "kerchunk": lambda path: NetCDF3ToZarr(str(path)).translate(),
-        "virtualizarr": lambda path: parser(f"file://{path}", registry),
+        "virtualizarr": parsed_by(NetCDF3Parser()),
     }
-
-
-def best_of(n_rounds: int, tools: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Seconds of the best run of each tool."""
-    best = dict.fromkeys(tools, np.inf)
-    for _ in range(n_rounds):
-        for name, run in tools.items():
-            started = time.perf_counter()
-            run()
-            best[name] = min(best[name], time.perf_counter() - started)
-    return best
 
 
 def main() -> int:
@@ -81,17 +67,17 @@ def main() -> int:
         many = {name: lambda scan=scan: list(map(scan, files)) for name, scan in tools.items()}
         one = {name: lambda scan=scan: scan(large) for name, scan in tools.items()}
         print(f"{arguments.files} files of {N_VARIABLES} variables and 12 records, ms a file")
-        for name, seconds in best_of(2, many).items():
+        for name, seconds in best_of(many, 2).items():
             print(f"  {name:14} {seconds / len(files) * 1e3:10.2f}")
         n_references = arguments.records * N_VARIABLES
         print(f"a file of {n_references} references, ms")
-        for name, seconds in best_of(3, one).items():
+        for name, seconds in best_of(one, 3).items():
             print(f"  {name:14} {seconds * 1e3:10.2f}")
         catalog = folder / "a.gridref"
-        made = best_of(1, {"build": lambda: gridref.build([large], catalog)})["build"]
+        made = best_of({"build": lambda: gridref.build([large], catalog)}, 1)["build"]
         n_bytes = sum(path.stat().st_size for path in catalog.rglob("*"))
         array = gridref.open_catalog(catalog)["v1"]
-        read = best_of(3, {"read": lambda: array[...]})["read"]
+        read = best_of({"read": lambda: array[...]}, 3)["read"]
         print(f"its catalog: {made * 1e3:.0f} ms, {n_bytes / 1000:.0f} kB; one variable is read")
         print(f"in {read * 1e3:.0f} ms, {read / arguments.records * 1e6:.1f} us a record")
     return 0

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 
+from benchmarks._timing import best
 from gridref.model.grid import GridAxis
 from gridref.model.projection import Progression, project_indices, project_slice
 
 N_CHUNKS = 1_000_000
-
-
-def best_of(work: Callable[[], object], n: int = 5) -> float:
-    """Least time in milliseconds."""
-    times = []
-    for _ in range(n):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return 1000 * min(times)
 
 
 def main() -> None:
@@ -41,11 +29,11 @@ def main() -> None:
         for what, selection in slices.items():
             normal = Progression.from_slice(selection, axis.extent)
             pieces = len(project_slice(axis, normal))
-            ms = best_of(lambda axis=axis, normal=normal: project_slice(axis, normal))
+            ms = 1000 * best(lambda axis=axis, normal=normal: project_slice(axis, normal))
             print(f"{name:8} {what:24} {pieces:9} {ms:8.2f} {1e6 * ms / pieces:13.1f}")
         indices = random.integers(0, axis.extent, 100_000)
         pieces = len(project_indices(axis, indices))
-        ms = best_of(lambda axis=axis, indices=indices: project_indices(axis, indices))
+        ms = 1000 * best(lambda axis=axis, indices=indices: project_indices(axis, indices))
         print(
             f"{name:8} {'100,000 random indices':24} {pieces:9} {ms:8.2f} {1e6 * ms / pieces:13.1f}"
         )

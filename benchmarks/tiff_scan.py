@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
+from benchmarks._peers import parsed_by
 from gridref.formats import scan
 
 Scan = Callable[[Path], Any]
@@ -99,14 +100,10 @@ def by_tifffile(path: Path) -> None:
 
 def by_virtual_tiff() -> Scan | None:
     try:
-        from obspec_utils.registry import ObjectStoreRegistry
-        from obstore.store import LocalStore
         from virtual_tiff import VirtualTIFF
     except ImportError:
         return None
-    registry = ObjectStoreRegistry({"file://": LocalStore()})
-    parser = VirtualTIFF()
-    return lambda path: parser(path.as_uri(), registry)
+    return parsed_by(VirtualTIFF())
 
 
 def compare(paths: list[Path], n_rounds: int) -> None:
