@@ -492,7 +492,7 @@ class Catalog(CatalogGroup):
         return replace(after, report=told)
 
     def _is_open(self, base: Base) -> bool:
-        """Whether nothing says how files lie beside each other: it is of one file."""
+        """Whether the catalog has one file and no layout, so that a second file decides it."""
         built = self._job(base)
         return len(base.group.source_list) == 1 and not built.way.is_asked_for(built.dims)
 
