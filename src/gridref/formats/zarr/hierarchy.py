@@ -20,8 +20,9 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from gridref.formats.chunk_files import ChunkFiles
+from gridref.formats.json_metadata import attributes_from_json, dimension_names
 from gridref.formats.options import ScanOptions
-from gridref.formats.zarr.arrays import attributes_from_json, dimension_names, virtual_array
+from gridref.formats.zarr.arrays import virtual_array
 from gridref.formats.zarr.version2 import array_metadata_v2
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport

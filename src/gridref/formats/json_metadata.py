@@ -1,0 +1,85 @@
+"""Attributes and names of dimensions of formats that keep their metadata in JSON.
+
+`attributes_from_json` turns JSON into the values that it stands for. `dimension_names` names the
+dimensions that have no name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def attributes_from_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) -> dict[str, Any]:
+    """Attributes with lists of numbers as arrays, and ``_FillValue`` as an element.
+
+    Parameters
+    ----------
+    dtype
+        Dtype of the array; None for a group.
+    """
+    result = {name: _value(value) for name, value in attrs.items()}
+    if dtype is not None and "_FillValue" in attrs:
+        fill = _fill_value(attrs["_FillValue"], dtype)
+        if fill is None:
+            del result["_FillValue"]
+        else:
+            result["_FillValue"] = fill
+    return result
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, list) and value:
+        kinds = {type(item) for item in value}
+        if kinds <= {int} or kinds <= {int, float}:
+            return np.array(value)
+    return value
+
+
+def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The form of xarray: floats are base64 of the little-endian float64, complex a pair."""
+    try:
+        if dtype.kind in "fc":
+            parts = value if isinstance(value, list) else [value]
+            numbers = [_float(part) for part in parts]
+            return dtype.type(complex(*numbers) if dtype.kind == "c" else numbers[0])
+        if dtype.kind in "biu":
+            return np.asarray(value, dtype)[()]
+    except (TypeError, ValueError, OverflowError, struct.error, binascii.Error):
+        return None
+    return value
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
+        (number,) = struct.unpack("<d", base64.standard_b64decode(value))
+        return float(number)
+    return float(value)
+
+
+def dimension_names(
+    given: tuple[str | None, ...] | None, shape: tuple[int, ...], phony: dict[int, list[str]]
+) -> tuple[str, ...]:
+    """Names of an array's dimensions; those without one get phony ones, as netCDF tools give them.
+
+    Parameters
+    ----------
+    phony
+        Names given so far in the group, by length; it grows.
+    """
+    names: list[str] = []
+    for axis, length in enumerate(shape):
+        name = given[axis] if given is not None and axis < len(given) else None
+        if not name or name in names:
+            pool = phony.setdefault(length, [])
+            name = next((other for other in pool if other not in names), None)
+            if name is None:
+                name = f"phony_dim_{sum(map(len, phony.values()))}"
+                pool.append(name)
+        names.append(name)
+    return tuple(names)
