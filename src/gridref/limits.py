@@ -87,10 +87,10 @@ class Limits:
     dmrpp_bytes: int = 2**27
     """Bytes of the document, which is read whole; the XML takes several times as many in memory."""
 
-    # Zarr stores and kerchunk references
+    # Zarr stores, N5 containers and kerchunk references
 
     chunk_files: int = 2**26
-    """Chunks of a Zarr array, each a file or a reference; each is looked up by its name."""
+    """Chunks of an array, each a file or a reference that is looked up by its name."""
     expression_characters: int = 200
     """Characters of an expression in a template."""
     rendered_characters: int = 64 * 2**10

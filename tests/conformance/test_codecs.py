@@ -27,6 +27,7 @@ from gridref.codecs.own import OWN
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from gridref.testing.codecs import CodecTests
+from tests.n5_files import block, lz4_stream
 from tests.unit.codecs.support import dataset_encoding, image_like, stored_chunks
 
 type Values = NDArray[Any]
@@ -273,6 +274,20 @@ CASES = [
         detects_cuts=False,  # the stream has no end
     ),
     on_values(Codec("numcodecs.pcodec"), imagecodecs.pcodec_encode, FLOATS, SMALL),
+    on_values(
+        Codec.of(
+            "n5_default",
+            codecs=[
+                {"name": "transpose", "configuration": {"order": [1, 0]}},
+                {"name": "bytes", "configuration": {"endian": "big"}},
+                {"name": "zstd"},
+            ],
+        ),
+        lambda v: block(v)[:12] + numcodecs.Zstd().encode(block(v)[12:]),
+        SMALL,
+        FLOATS,
+    ),
+    on_bytes(Codec("gridref.n5_lz4"), lz4_stream),
     on_array(Codec.of("transpose", order=[1, 0]), (SMALL, np.ascontiguousarray(SMALL.T))),
     on_array(Codec.of("gridref.reverse", axes=[0]), (SMALL, SMALL[::-1].copy())),
     on_array(Codec.of("gridref.renumber", pairs=[[0, 1], [1, 0]]), (IMAGE ^ (IMAGE < 2), IMAGE)),

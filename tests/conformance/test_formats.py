@@ -25,6 +25,7 @@ from gridref.formats.hdf4.scanner import HDF4Scanner
 from gridref.formats.hdf5.scanner import HDF5Scanner
 from gridref.formats.icechunk.scanner import IcechunkScanner
 from gridref.formats.kerchunk.scanner import KerchunkScanner
+from gridref.formats.n5.scanner import N5Scanner
 from gridref.formats.netcdf3.scanner import NetCDF3Scanner
 from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.formats.zarr.scanner import ZarrScanner
@@ -32,6 +33,7 @@ from gridref.testing.formats import Sample, ScannerTests
 from tests.dmrpp_files import write_dmrpp
 from tests.grib_files import field, write_grib
 from tests.hdf4_files import write_datasets
+from tests.n5_files import write_attributes, write_dataset
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")
 
@@ -146,6 +148,17 @@ class TestGRIB(ScannerTests):
         write_grib(folder / "a.grib2", one, other)
         both = np.stack([one["values"], other["values"]])[np.newaxis]
         return Sample(folder / "a.grib2", {"surface/sp": both.astype("f4")})
+
+
+class TestN5(ScannerTests):
+    scanner = N5Scanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        write_attributes(folder / "a.n5", n5="2.0.0")
+        write_dataset(folder / "a.n5" / "model" / "t", VALUES, (16, 20))
+        write_dataset(folder / "a.n5" / "plain", VALUES[0].astype("f8"), (70,), {"type": "raw"})
+        return Sample(folder / "a.n5", {"model/t": VALUES, "plain": VALUES[0].astype("f8")})
 
 
 class TestZarr(ScannerTests):

@@ -20,6 +20,9 @@ Array -> bytes
                         float32, NaN in holes of the bitmap, rows in the order of scanning
 ``gridref.grib_places`` ``coordinate``: ``"latitude"`` or ``"longitude"``; ``edition``: a grid
                         section of GRIB, whose points have these places; float64
+``n5_default``          ``codecs``: ``transpose``, ``bytes`` and at most one compressor
+                        (zarr-extensions): a block of N5 with its header; what it does not hold is
+                        zero
 ======================  ===========================================================================
 
 Array -> array
@@ -70,6 +73,7 @@ Bytes -> bytes
 ``numcodecs.crc32``, ``.crc32c``,   as numcodecs writes them, verified. *Size*
 ``.adler32``, ``.jenkins_lookup3``
 ``numcodecs.*``                     whatever bytes -> bytes codec is registered with numcodecs
+``gridref.n5_lz4``                  none: a stream of lz4-java, in ``n5_default`` only
 ``gridref.hdf5_nbit``               ``cd_values``. The bits that a value does not use come out as
                                     zero, as HDF5's filter does it: see ``gridref.hdf5_integer`` and
                                     ``gridref.hdf5_float``

@@ -8,6 +8,7 @@ from gridref.codecs import (
     grib,
     hdf5_bits,
     hdf5_filters,
+    n5,
     numcodecs_codecs,
     shuffle,
     tiff,
@@ -25,4 +26,5 @@ OWN: dict[str, AnyCodec] = (
     | tiff.CODECS
     | tiff_images.CODECS
     | grib.CODECS
+    | n5.CODECS
 )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gridref.formats.hdf5.scanner import HDF5Scanner
     from gridref.formats.icechunk.scanner import IcechunkScanner
     from gridref.formats.kerchunk.scanner import KerchunkScanner
+    from gridref.formats.n5.scanner import N5Scanner
     from gridref.formats.netcdf3.scanner import NetCDF3Scanner
     from gridref.formats.tiff.scanner import TIFFScanner
     from gridref.formats.zarr.scanner import ZarrScanner
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
         HDF4Scanner(),
         DMRppScanner(),
         GRIBScanner(),
+        N5Scanner(),
     )
 
 
@@ -181,6 +183,7 @@ BUILT_IN = {
     "hdf4": "gridref.formats.hdf4.scanner:HDF4Scanner",
     "dmrpp": "gridref.formats.dmrpp.scanner:DMRppScanner",
     "grib": "gridref.formats.grib.scanner:GRIBScanner",
+    "n5": "gridref.formats.n5.scanner:N5Scanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }
 """gridref's own formats, in the order in which they are tried, before those of other packages.

@@ -250,6 +250,7 @@ ARRAY_TO_BYTES = frozenset(
         "bytes",
         "gridref.grib",
         "gridref.grib_places",
+        "n5_default",
         "numcodecs.pcodec",
         "numcodecs.zfpy",
         "packbits",

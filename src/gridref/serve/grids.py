@@ -9,7 +9,7 @@ that gives equal ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -41,6 +41,8 @@ SHUFFLE_CODEC = "gridref.shuffle"
 """HDF5's shuffle, which takes any number of bytes; known where gridref is installed."""
 INSTALLED_CODECS = frozenset({"gridref.grib", "gridref.grib_places"})
 """Codecs that zarr-python has where gridref is installed, of files that no other codec reads."""
+PACKAGE_CODECS = {"n5_default": "zarr-n5"}
+"""Codecs of zarr-extensions, and the package that adds each of them to zarr-python."""
 
 
 def one_encoding(array: VirtualArray) -> Encoding:
@@ -66,8 +68,8 @@ def one_encoding(array: VirtualArray) -> Encoding:
         raise NotRepresentableError("stored values are converted")
     if encoding.fill not in (None, element_bytes(array.fill_value, array.dtype)):
         raise NotRepresentableError("missing chunks hold another fill value than the array's")
-    for codec in encoding.codecs:
-        if codec.name not in READER_CODECS | INSTALLED_CODECS:
+    for codec in _with_inner(encoding.codecs):
+        if codec.name not in READER_CODECS | INSTALLED_CODECS | PACKAGE_CODECS.keys():
             raise NotRepresentableError(f"no Zarr reader knows the codec {codec.name}")
     if has_uneven_shuffle(encoding):
         encoding = _with_own_shuffle(encoding)
@@ -76,6 +78,14 @@ def one_encoding(array: VirtualArray) -> Encoding:
     ):
         raise NotRepresentableError(f"Zarr cannot express the data type {array.dtype}")
     return encoding
+
+
+def _with_inner(codecs: Sequence[Codec]) -> Iterator[Codec]:
+    """The codecs of a chain, and those inside of them."""
+    for codec in codecs:
+        yield codec
+        if codec.name in PACKAGE_CODECS:
+            yield from map(Codec.from_json, codec.configuration["codecs"])
 
 
 def has_uneven_shuffle(encoding: Encoding) -> bool:

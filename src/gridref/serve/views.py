@@ -30,6 +30,7 @@ from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, is_str
 from gridref.options import check_choices, refuses_unknown
 from gridref.serve.grids import (
     MANY_CHUNKS,
+    PACKAGE_CODECS,
     SHUFFLE_CODEC,
     TINY_CHUNK_BYTES,
     direct_codec,
@@ -181,13 +182,18 @@ class ArrayView:
         return tuple(Codec.from_json(codec) for codec in outer.configuration["codecs"])
 
     @property
-    def why_needs_gridref(self) -> str:
-        """Why only readers with gridref installed decode the native chunks; empty where all do.
+    def why_needs_package(self) -> str:
+        """Why only readers with another package decode the native chunks; empty where all do.
 
         `View.AUTO` and kerchunk references show such an array decoded.
         """
-        own = any(codec.name == SHUFFLE_CODEC for codec in self.chunk_codecs)
-        return "it is shuffled by parts of elements" if own else ""
+        for codec in self.chunk_codecs:
+            if codec.name == SHUFFLE_CODEC:
+                return "it is shuffled by parts of elements"
+            if codec.name in PACKAGE_CODECS:
+                package = PACKAGE_CODECS[codec.name]
+                return f"zarr-python decodes {codec.name} with the package {package} only"
+        return ""
 
     @cached_property
     def stored_chunks_below(self) -> int:
@@ -295,7 +301,7 @@ def _unsharded(array: VirtualArray, options: ViewOptions) -> ArrayView:
         native = _native(array, rectilinear=options.rectilinear)
     except NotRepresentableError as error:
         return _portable(array, options, error.reason)
-    reason = native.why_needs_gridref
+    reason = native.why_needs_package
     if not reason and not options.shards and _is_tiny(native):
         reason = "its stored chunks are tiny: one request for each would cost too much"
     return _portable(array, options, reason) if reason else native

@@ -284,6 +284,6 @@ def test_what_is_shuffled_by_parts_of_elements(codecs: tuple[Codec, ...], uneven
     shown = show(array, ViewOptions(View.NATIVE))
     names = [codec.name for codec in shown.chunk_codecs]
     assert ("gridref.shuffle" in names) == uneven
-    assert bool(shown.why_needs_gridref) == uneven
+    assert bool(shown.why_needs_package) == uneven
     assert len(names) == 1 + len(codecs)
     assert show(array, AUTO).view is (View.PORTABLE if uneven else View.NATIVE)

@@ -281,8 +281,8 @@ def _referenced(array: VirtualArray, target: Target) -> tuple[ChunkBox, ...]:
         If the target cannot express them.
     """
     view = show(array, target.native)
-    if view.why_needs_gridref:
-        raise NotRepresentableError(view.why_needs_gridref)
+    if view.why_needs_package:
+        raise NotRepresentableError(view.why_needs_package)
     boxes = tuple(_boxes(view))
     for source in {source: None for box in boxes for source in box.references.sources}:
         if reason := target.why_not(source):

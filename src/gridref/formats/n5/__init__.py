@@ -1,0 +1,1 @@
+"""N5 containers as sources: datasets in groups, and pyramids with their voxel sizes."""

@@ -1,0 +1,189 @@
+"""Mutations of volumes: each ends in values, or in an error of ours, in time.
+
+``python -m tools.fuzz.volume_attack n5 100000`` mutates files of small volumes that another program
+wrote, and scans and reads what comes out. Where the other program reads it, too, the values must be
+equal. A mutation that ends otherwise, or takes longer than 20 s, is written to
+``build/volume_attack`` and listed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gridref
+from gridref.errors import GridrefError
+from gridref.io import SourcePool
+from gridref.model.array import VirtualGroup
+from gridref.serve.reader import Reader
+from tests import n5_files
+from tools.fuzz.catalog_attack import change_member
+
+SECONDS = 20
+MOST_ELEMENTS = 1 << 20
+NUMBERS = (0, 1, 2, 7, 127, 128, 255, 2**15, 2**16, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
+
+type Values = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A format: how its volumes are written, and read by the other program.
+
+    Attributes
+    ----------
+    write
+        Writes volumes into a folder, and returns them.
+    read
+        The values of a volume's arrays by path, as far as the other program reads them.
+    order
+        Byte order of the numbers in headers.
+    """
+
+    write: Callable[[Path], list[Path]]
+    read: Callable[[Path, VirtualGroup], dict[str, Values]]
+    order: str
+
+
+# Formats
+
+
+def _write_n5(folder: Path) -> list[Path]:
+    volumes = []
+    for number, compression in enumerate(n5_files.COMPRESSIONS.values()):
+        path = n5_files.write_attributes(folder / f"{number}.n5", n5="2.0.0", resolution=[4, 4])
+        values = n5_files.numbers(n5_files.TYPES[number], (5, 4)) + 1
+        n5_files.write_dataset(path / "s0", values, (3, 2), compression)
+        n5_files.write_dataset(path / "s1", values[::2, ::2], (3, 2), compression)
+        if number == 0:
+            (path / "s0" / "0" / "0").write_bytes(n5_files.block(values[:2, :2]))
+        volumes.append(path)
+    shutil.copytree(volumes[0], folder / "lz4.n5")
+    document = json.loads((folder / "lz4.n5" / "s0" / "attributes.json").read_text())
+    n5_files.write_attributes(folder / "lz4.n5" / "s0", **{**document, "compression": "lz4"})
+    for block in (folder / "lz4.n5" / "s0").glob("*/*"):
+        stored = block.read_bytes()
+        block.write_bytes(stored[:12] + n5_files.lz4_stream(stored[12:], 7))
+    return [*volumes, folder / "lz4.n5"]
+
+
+def _read_n5(path: Path, group: VirtualGroup) -> dict[str, Values]:
+    found = {}
+    for name in group.all_arrays():
+        try:
+            found[name] = n5_files.read_dataset(path / name)
+        except (ValueError, OverflowError, TypeError):
+            continue
+    return found
+
+
+KINDS = {"n5": Kind(_write_n5, _read_n5, "big")}
+
+
+# Mutations
+
+
+def mutated(data: bytes, other: bytes, rng: random.Random, order: Any) -> bytes:
+    """A copy of a file with one to four changes, most of them near its beginning."""
+    if data[:1] == b"{" and rng.random() < 0.8:
+        document = json.loads(data)
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            if document:
+                change_member(document, rng)
+        return json.dumps(document).encode()
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        at = rng.randrange(min(len(changed) + 1, rng.choice((8, 24, 64, len(changed) + 1))))
+        width = rng.choice((1, 1, 2, 4, 8))
+        match rng.randrange(8):
+            case 0 | 1:
+                number = rng.choice(NUMBERS)
+                changed[at : at + width] = (number % 256**width).to_bytes(width, order)
+            case 2:
+                near = int.from_bytes(changed[at : at + width], order) + rng.choice((-1, 1))
+                changed[at : at + width] = (near % 256**width).to_bytes(width, order)
+            case 3 | 4:
+                if at < len(changed):
+                    changed[at] ^= 1 << rng.randrange(8)
+            case 5:
+                del changed[at : at + rng.randrange(1, 12)]
+            case 6:
+                piece = rng.randrange(len(other) + 1)
+                changed[at : at + width] = other[piece : piece + rng.randrange(1, 30)]
+            case _:
+                del changed[rng.randrange(len(changed) + 1) :]
+    return bytes(changed)
+
+
+def attack(path: Path, kind: Kind) -> str:
+    """What a volume ends in: kinds of errors, or that it was read and compared."""
+    try:
+        group = gridref.scan(path, on_unsupported="skip")
+    except GridrefError as error:
+        return error.kind
+    ends = set()
+    theirs = kind.read(path, group)
+    with SourcePool() as pool:
+        reader = Reader(pool)
+        for name, array in group.all_arrays().items():
+            if array.size > MOST_ELEMENTS:
+                continue
+            try:
+                values = reader.read(array, (...,))
+            except GridrefError as error:
+                ends.add(error.kind)
+                continue
+            expected = theirs.get(name)
+            ends.add("read" if expected is None else "compared")
+            if expected is not None and values.tobytes() != np.asarray(expected).tobytes():
+                return f"broke: {name} reads otherwise"
+    return ", ".join(sorted(ends)) or "empty"
+
+
+def main(name: str, n_mutations: int, first_seed: int) -> None:
+    kind, kept = KINDS[name], Path("build/volume_attack")
+    ends: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        volumes = kind.write(Path(folder))
+        files = [
+            (volume, path, path.read_bytes())
+            for volume in volumes
+            for path in sorted(volume.rglob("*"))
+            if path.is_file()
+        ]
+        for seed in range(first_seed, first_seed + n_mutations):
+            rng = random.Random(seed)
+            volume, path, content = rng.choice(files)
+            if rng.random() < 0.01:
+                path.unlink()
+            else:
+                path.write_bytes(mutated(content, rng.choice(files)[2], rng, kind.order))
+            began = time.monotonic()
+            try:
+                end = attack(volume, kind)
+            except Exception as error:  # noqa: BLE001 - that is what is looked for
+                end = f"broke: {type(error).__name__}: {error}"[:200]
+            if time.monotonic() - began > SECONDS:
+                end = f"slow: {end}"
+            if end.startswith(("broke", "slow")):
+                shutil.copytree(volume, kept / f"{name}_{seed}", dirs_exist_ok=True)
+                print(seed, path.relative_to(folder), end, flush=True)
+                end = end.partition(":")[0]
+            ends[end] = ends.get(end, 0) + 1
+            path.write_bytes(content)
+    print(ends)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)
