@@ -155,16 +155,17 @@ def _apart(group: VirtualGroup, path: str, url: str, findings: list[Finding]) ->
 
 def _renamed(arrays: Mapping[str, VirtualArray]) -> dict[tuple[str, int], str]:
     """New names by name and length."""
-    lengths: dict[str, dict[int, None]] = {}
-    for array in arrays.values():
-        for dim, length in zip(array.dims, array.shape, strict=True):
-            lengths.setdefault(dim, {})[length] = None
-    taken = arrays.keys() | lengths.keys()
+    axes = {axis: None for a in arrays.values() for axis in zip(a.dims, a.shape, strict=True)}
+    dims = {dim: None for dim, _ in axes}
+    if len(dims) == len(axes) and all(arrays[dim].ndim for dim in dims if dim in arrays):
+        return {}
+    taken = arrays.keys() | dims.keys()
     renamed: dict[tuple[str, int], str] = {}
-    for dim, found in lengths.items():
+    for dim in dims:
+        found = [length for name, length in axes if name == dim]
         named = arrays.get(dim)
         if named is None or (named.ndim > 0 and dim not in named.dims):
-            kept = next(iter(found))
+            kept = found[0]
         else:
             kept = dict(zip(named.dims, named.shape, strict=True)).get(dim, -1)
         free = (name for n in count(1) if (name := f"{dim}_{n}") not in taken)
@@ -371,9 +372,10 @@ def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup
         counted_traffic() as traffic,
         open_location(url, options.storage_options, _folder_names(url)) as location,
     ):
-        group = scanner_of(location).scan(location, options)
-        group = with_dimensions_apart(group, location.url)
-        require_byte_ranges(group, location.file, options.storage_options)
+        scanner = scanner_of(location)
+        group = with_dimensions_apart(scanner.scan(location, options), location.url)
+        if scanner.reach == "anywhere" or not is_local(location.url):
+            require_byte_ranges(group, location.file, options.storage_options)
         if location.file is not None:
             keep_coordinates(group, location.file)
     report = replace(group.report, n_requests=traffic.n_requests, n_bytes=traffic.n_bytes)
