@@ -98,13 +98,13 @@ def _put(group: Any, name: str, variable: Variable, unlimited: Sequence[str]) ->
     attrs = dict(variable.attrs)
     made = group.createVariable(
         name,
-        values.dtype,
+        str if values.dtype.kind == "O" else values.dtype,
         variable.dims,
         fill_value=attrs.pop("_FillValue", None),
         chunksizes=variable.chunks,
         compression="zlib" if variable.chunks else None,
         shuffle=True,
     )
-    made.set_auto_maskandscale(False)
+    made.set_auto_maskandscale(values.dtype.kind == "O")
     made.setncatts(attrs)
     made[...] = values

@@ -13,14 +13,15 @@ import xarray as xr
 
 from tests.archives.archive import Archive, Variable, field_of, write_netcdf
 
-__all__ = ["altimetry", "orbits", "sweeps", "volumes"]
+__all__ = ["altimetry", "orbits", "scans", "sweeps", "volumes"]
 
 
 def altimetry(folder: Path) -> Archive:
-    """Beams of an altimeter: each of its own length, with times, and what is of a whole granule."""
+    """Beams of an altimeter: each of its own length, one missing once, with times."""
     files = []
-    beams = ("gt1l", "gt1r")
-    for granule, lengths in ((1, (7, 5)), (2, (4, 9)), (3, (6, 6))):
+    beams = ("gt1l", "gt1r", "gt2l")
+    taken = ((7, 5, 4), (4, 9, 5), (6, 6, 0))
+    for granule, lengths in enumerate(taken, 1):
         variables = {
             "ancillary_data/data_start_utc": Variable(
                 ("one",), np.array([f"2019-04-{granule:02d}T00:00:00Z"], "S20")
@@ -28,6 +29,8 @@ def altimetry(folder: Path) -> Archive:
             "ancillary_data/start_rgt": Variable(("one",), np.array([270 + granule], "i4")),
         }
         for beam, n in zip(beams, lengths, strict=True):
+            if not n:
+                continue
             seconds = 86400.0 * granule + np.arange(n)
             epoch = {"units": "seconds since 2018-01-01", "standard_name": "time"}
             path = f"{beam}/land_ice_segments"
@@ -41,8 +44,14 @@ def altimetry(folder: Path) -> Archive:
         files.append(write_netcdf(path, variables, {"featureType": "trajectory"}))
 
     def expected() -> dict[str, xr.Dataset]:
-        of_beams = {f"{beam}/land_ice_segments": "delta_time" for beam in beams}
-        return _joined(files, {"ancillary_data": "trajectory", **of_beams})
+        found = _joined(files, {"ancillary_data": "trajectory"})
+        for number, beam in enumerate(beams):
+            counts = np.array([lengths[number] for lengths in taken])
+            held = [file for file, n in zip(files, counts, strict=True) if n]
+            path = f"{beam}/land_ice_segments"
+            (own,) = _joined(held, {path: "delta_time"}).values()
+            found[path] = own.assign(row_size=("trajectory", counts))
+        return found
 
     return Archive("altimetry", tuple(files), expected)
 
@@ -61,6 +70,11 @@ def orbits(folder: Path) -> Archive:
             "PRODUCT/delta_time": Variable(
                 ("time", "scanline"), 6000 * orbit + 840 * lines[None], {"units": "milliseconds"}
             ),
+            "PRODUCT/time_utc": Variable(
+                ("time", "scanline"), np.array([[f"{orbit}T{n}Z" for n in lines]], object)
+            ),
+            "PRODUCT/pressure_bounds": Variable(("layer",), 1e5 + orbit - 100.0 * np.arange(3)),
+            "METADATA/QA_STATISTICS/histogram": Variable(("bin",), 10 * orbit + np.arange(5)),
         }
         for name in ("latitude", "longitude", "nitrogendioxide"):
             values = field_of(f"{name}{orbit}", 1, n_lines, 4)
@@ -71,14 +85,20 @@ def orbits(folder: Path) -> Archive:
         files.append(write_netcdf(folder / f"S5P_OFFL_L2__NO2____{date}_2{orbit}.nc", variables))
 
     def expected() -> dict[str, xr.Dataset]:
-        opened = [xr.open_dataset(f, group="PRODUCT", decode_timedelta=True) for f in files]
+        whole = [xr.open_dataset(f, group="PRODUCT", decode_timedelta=True) for f in files]
+        tables = xr.concat([ds["pressure_bounds"] for ds in whole], "time")
+        opened = [ds.drop_vars("pressure_bounds") for ds in whole]
         lines = xr.concat([ds.isel(time=0, drop=True) for ds in opened], "scanline")
         below = [xr.open_dataset(path, group="PRODUCT/SUPPORT_DATA") for path in files]
         bounds = xr.concat([ds.isel(time=0, drop=True) for ds in below], "scanline")
         sizes = ("time", [ds.sizes["scanline"] for ds in opened])
         times = ("time", np.concatenate([ds["time"].values for ds in opened]))
-        whole = lines.assign(row_size=sizes).assign_coords(time=times)
-        return {"PRODUCT": whole, "PRODUCT/SUPPORT_DATA": bounds}
+        product = lines.assign(row_size=sizes, pressure_bounds=tables).assign_coords(time=times)
+        return {
+            "PRODUCT": product,
+            "PRODUCT/SUPPORT_DATA": bounds,
+            **_joined(files, {"METADATA/QA_STATISTICS": "time"}),
+        }
 
     return Archive("orbits", tuple(files), expected)
 
@@ -87,7 +107,11 @@ def volumes(folder: Path) -> Archive:
     """Volumes of a weather radar: sweeps in groups, of as many rays as each took."""
     files = []
     for volume, sweeps in enumerate(((36, 35), (34, 36), (36, 36))):
-        variables = {"volume_number": Variable((), np.int32(volume))}
+        begin = np.array(f"2024-06-01T00:{5 * volume:02d}:00Z", object)
+        variables = {
+            "volume_number": Variable((), np.int32(volume)),
+            "time_coverage_start": Variable((), begin),
+        }
         for sweep, n_rays in enumerate(sweeps):
             angles = (np.arange(n_rays) * (360 / n_rays)).astype("f4")
             seconds = 300.0 * volume + 20 * sweep + np.arange(n_rays) / 4
@@ -139,6 +163,35 @@ def sweeps(folder: Path) -> Archive:
         }
 
     return Archive("sweeps", tuple(files), expected, pattern="*.h5")
+
+
+def scans(folder: Path) -> Archive:
+    """Volumes of weather radars as ODIM writes them: of as many rays as each sweep took."""
+    files, taken = [], ((36, 35, 36), (34, 35, 36), (36, 35, 33))
+    for volume, sweeps in enumerate(taken):
+        path = folder / f"T_PAZE63_C_LSMA_202406010{volume}0000.h5"
+        with h5py.File(path, "w") as file:
+            file.attrs["Conventions"] = np.bytes_("ODIM_H5/V2_2")
+            file.create_group("what").attrs["object"] = np.bytes_("PVOL")
+            for sweep, n_rays in enumerate(sweeps):
+                data = (field_of(f"{volume}{sweep}", n_rays, 5 - sweep) / 2).astype("u1")
+                file[f"dataset{sweep + 1}/data1/data"] = data
+                where = file.create_group(f"dataset{sweep + 1}/where")
+                where.attrs.update({"elangle": 0.5 + sweep, "nrays": n_rays, "nbins": 5 - sweep})
+        files.append(path)
+
+    def expected() -> dict[str, xr.Dataset]:
+        found = {}
+        for sweep in range(3):
+            path = f"dataset{sweep + 1}/data1"
+            own = [xr.open_dataset(f, group=path) for f in files]
+            (rows, _) = own[0]["data"].dims
+            is_even = len({ds.sizes[rows] for ds in own}) == 1
+            found[path] = xr.concat(own, "time" if is_even else rows)
+        times = pd.to_datetime([f"2024-06-01T0{volume}:00" for volume in range(3)])
+        return {"": xr.Dataset(coords={"time": times}), **found}
+
+    return Archive("scans", tuple(files), expected, pattern="*.h5")
 
 
 def _joined(files: Sequence[Path], along: Mapping[str, str]) -> dict[str, xr.Dataset]:

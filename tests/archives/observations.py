@@ -33,6 +33,11 @@ def goes(folder: Path) -> Archive:
             "time_bounds": Variable(
                 ("number_of_time_bounds",), 7.0e8 + 60 * minute + np.array([-150.0, 150.0])
             ),
+            "t_star_look": Variable(
+                ("num_star_looks",),
+                7.0e8 + 60 * minute + np.arange(3.0),
+                {"units": "seconds since 2000-01-01 12:00:00"},
+            ),
             "x": Variable(("x",), packed, {**angle, "add_offset": -0.1}),
             "y": Variable(("y",), packed, {**angle, "scale_factor": -5.6e-5, "add_offset": 0.1}),
             "CMI": Variable(
@@ -65,7 +70,7 @@ def goes(folder: Path) -> Archive:
 
     def expected() -> dict[str, xr.Dataset]:
         opened = [xr.open_dataset(path) for path in sorted(files)]
-        growing = [ds[["CMI", "DQF", "time_bounds"]] for ds in opened]
+        growing = [ds[["CMI", "DQF", "time_bounds", "t_star_look"]] for ds in opened]
         joined = xr.concat(growing, "t", coords="minimal")
         return {"": joined.assign(goes_imager_projection=opened[0].goes_imager_projection)}
 

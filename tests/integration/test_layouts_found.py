@@ -323,6 +323,12 @@ def test_names_that_are_alike_only_at_their_ends_are_labels_if_asked_for(tmp_pat
         (["r_sweep_0.nc", "r_sweep_1.nc"], [("sweep", "d")]),
         (["ens_01_x.nc", "ens_02_x.nc"], [("member", "d")]),
         (["tas_1_x.nc", "tas_2_x.nc"], [("part1", "d")]),
+        (
+            ["z_00-2022010100003600-boo-hd5", "z_01-2022010100013600-boo-hd5"],
+            [("part1", "d"), ("time", "%Y%m%d%H%M%S%f")],
+        ),
+        (["x_200001-200112.nc", "x_200201-200312.nc"], [("part1", "")]),
+        (["x_CESM2-1_y.nc", "x_MPI-2_y.nc"], [("part1", "")]),
     ],
 )
 def test_parts_of_names(names: list[str], fields: list[tuple[str, str]]) -> None:

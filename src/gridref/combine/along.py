@@ -32,6 +32,8 @@ class Along(Placement):
     ----------
     by_label
         Whether files are put in the order of their labels, not the given one.
+    counts_files
+        Whether the last of several dimensions counts the files, as in ragged archives.
     order
         Where labels overlap and one of each is kept; None where all of every file follows.
     inputs
@@ -46,6 +48,7 @@ class Along(Placement):
     """
 
     by_label: bool = False
+    counts_files: bool = False
     order: LabelOrder | None = None
     inputs: Mapping[str, Column] = field(default_factory=dict)
 
@@ -57,11 +60,11 @@ class Along(Placement):
 
     @property
     def repeats(self) -> bool:
-        """Where there is one dimension."""
-        return len(self.growing) == 1
+        """Where there is one dimension, or one of them counts the files."""
+        return len(self.growing) == 1 or self.counts_files
 
     def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
-        """The dimension; of several the last one, which in ragged archives counts the files."""
+        """The dimension; of several the last one."""
         return self.growing[-1:]
 
     def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Along:

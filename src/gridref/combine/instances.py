@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gridref.combine.along import Along
 from gridref.combine.boxes import Runs
 from gridref.combine.columns import Column, source_name
 from gridref.combine.combining import combine
@@ -386,12 +387,13 @@ def combine_ragged(
     inputs = itertools.chain([first], inputs)
     if padded:
         values = Values(read)
-        rows = (dims.padded(part, rules) for group in inputs for part in dims.split(group, values))
+        parts = (dims.padded(part, rules) for group in inputs for part in dims.split(group, values))
         shown = (dims.shown.get(dim, dim) for dim in dims.samples)
-        done = combine(rows, Padded((dims.instance, *shown)), read=read, options=rules)
+        done = combine(parts, Padded((dims.instance, *shown)), read=read, options=rules)
     else:
         whole = (dims.contiguous(group, rules) for group in inputs)
-        done = combine(whole, (*dims.samples, dims.instance), read=read, options=rules)
+        rows = Along((*dims.samples, dims.instance), counts_files=True)
+        done = combine(whole, rows, read=read, options=rules)
     if problems:
         return Combination(None, done.report, grouped([*problems, *done.problems]))
     return done

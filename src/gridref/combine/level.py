@@ -69,7 +69,7 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     if rule == "minimal" and column.name not in notes.options.repeated and _is_label(column):
         rule = "different"
     if rule == "all" and task.placement.repeats and task.growing:
-        return _repeat(column, task.growing, lengths, task)
+        return _repeat(column, task.placement.dims_of_files(column, task), lengths, task)
     if not extents_agree(column, (), notes):
         return None
     if notes.options.compat == "override" and not is_index:
@@ -109,11 +109,11 @@ def _note_differing(
         advice = Message(
             Option("compat", "override"), " shows the first file's for all and loses the others"
         )
-        has_places = any(map(lengths.get, task.growing))
-        if task.placement.in_a_row and (len(task.growing) > 1 or not has_places):
+        can_repeat = task.placement.repeats and any(map(lengths.get, task.growing))
+        if task.placement.in_a_row and not can_repeat:
             ragged = Option("layout", "ragged", "layout=Ragged()")
             advice = Message(ragged, " keeps one value of it for each file; ", advice)
-        if task.placement.repeats and has_places:
+        if can_repeat:
             advice = Message(
                 Option("variables", "different"), " repeats it along the dimension; ", advice
             )

@@ -154,7 +154,7 @@ def coordinates(facts: Facts) -> list[Candidate]:
         return [Candidate({"concat_dim": list(varying)}, reason)]
     reason = f"coordinates differ along {' and '.join(varying)}"
     n_kinds = len({frozenset(own) for own in facts.variables})
-    if len(varying) == 1 and n_kinds == 1:
+    if len(varying) == 1 and (n_kinds == 1 or facts.differ_by_groups(varying[0])):
         return [Candidate({"concat_dim": varying[0]}, reason)]
     if n_kinds > 1:
         reason += ", and variables between files"
@@ -219,12 +219,25 @@ DETECTORS: tuple[Callable[[Facts], list[Candidate]], ...] = (
 
 
 def swaths(facts: Facts) -> list[Candidate]:
-    """Rows of pixels, of each file as many as it took."""
+    """Rows of pixels, of each file as many as it took; a date in the names labels the files."""
     if facts.rows is None:
         return []
-    dim, single = facts.rows
-    reason = f"rows of differing number follow each other along {dim!r}"
-    return [Candidate({"concat_dim": dim, "layout": Ragged(instance=single)}, reason)]
+    dims, single = facts.rows
+    reason = f"rows of differing number follow each other along {' and '.join(dims)}"
+    named = dims[0] if len(dims) == 1 else list(dims)
+    return [Candidate({"concat_dim": named, "layout": _instances(facts, single)}, reason)]
+
+
+def _instances(facts: Facts, single: str | None) -> Ragged:
+    """A ragged layout, whose files a dimension of length 1 counts, or the only date in names."""
+    dates = [own.field for own in facts.names(facts.parts) if own.field and own.field.is_time]
+    if single is None and facts.parts is not None and len(dates) == 1:
+        (date,) = dates
+        pattern = facts.parts.pattern(dates)
+        tells = len(set(date.values)) == len(facts.files) and date.name not in facts.words
+        if tells and finds_all(pattern, facts.files, dates):
+            return Ragged(date.name, labels=pattern)
+    return Ragged(instance=single)
 
 
 def kinds(facts: Facts) -> list[Candidate]:

@@ -161,7 +161,7 @@ def _resolved(
             continue
         names = list(dict.fromkeys(str(problem.variable) for problem in done.problems))
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        reason = f"{candidate.reason}; {names[0]}{more} differ between files"
+        reason = f"{candidate.reason}; {names[0]}{more} differ{'' if more else 's'} between files"
         order = candidate.order or (facts.by_labels if "layout" in added else ())
         other = Candidate({**candidate.options, **added}, reason, order)
         resolved = _laid_out(other, facts, rules)

@@ -116,6 +116,32 @@ class Facts:
         return [_variables(group) or {""} for group in self.groups]
 
     @cached_property
+    def words(self) -> set[str]:
+        """Names of variables and dimensions, of all files."""
+        held = [group.all_arrays().items() for group in self.groups]
+        return {
+            name
+            for own in held
+            for path, array in own
+            for name in (path.rpartition("/")[2], *array.dims)
+        }
+
+    def differ_by_groups(self, dim: str) -> bool:
+        """Whether files only lack whole groups, and groups have labels of the dimension themselves.
+
+        What a file lacks there leaves no gap among what others hold.
+        """
+        held: dict[str, set[frozenset[str]]] = {}
+        for own in self.variables:
+            folders: dict[str, set[str]] = {}
+            for path in own:
+                folders.setdefault(path.rpartition("/")[0], set()).add(path)
+            for folder, paths in folders.items():
+                held.setdefault(folder, set()).add(frozenset(paths))
+        alike = all(len(found) == 1 for found in held.values())
+        return alike and not any(dim in group.arrays for group in self.groups)
+
+    @cached_property
     def varying(self) -> list[str]:
         """Dimensions along which coordinates differ."""
         return varying_dims(self.groups, self.read)
@@ -152,15 +178,19 @@ class Facts:
 
         The times are in a variable of another name; of a dimension that has labels, in one that
         other variables name as their coordinate, or that is called time by its standard name. Where
-        several disagree, none counts.
+        several disagree, none counts. The largest variable has the dimension: times of something
+        beside the data, as of looks at stars, say nothing of these.
         """
         held = [group.all_arrays() for group in self.groups]
+        largest = max(held[0].values(), key=lambda array: array.size, default=None)
         named = {w for a in held[0].values() for w in str(a.attrs.get("coordinates", "")).split()}
         orders: dict[str, set[tuple[int, ...]]] = {}
         for path, array in held[0].items():
             if array.ndim != 1 or _is_index(path, array) or not is_time_like(array.attrs):
                 continue
             (dim,) = array.dims
+            if largest is None or dim not in largest.dims:
+                continue
             says = (
                 path.rpartition("/")[2] in named or text_of(array.attrs, "standard_name") == "time"
             )
@@ -206,18 +236,22 @@ class Facts:
         return [*found]
 
     @cached_property
-    def rows(self) -> tuple[str, str | None] | None:
-        """The dimension of rows of swaths, and one of length 1 before it, if there is one.
+    def rows(self) -> tuple[tuple[str, ...], str | None] | None:
+        """The dimensions of rows of swaths, and one of length 1 before them, if there is one.
 
-        Its length differs between files, as no other does. Variables have it first, some have more
-        dimensions, and nothing labels it, or labels that only count its elements.
+        Their lengths differ between files. A variable has one of them at most and has it first,
+        some have more dimensions, and nothing labels them, or labels that only count elements.
         """
-        if len(self.uneven) != 1:
-            return None
-        (dim,) = self.uneven
+        uneven = set(self.uneven)
         arrays = [array for group in self.groups for array in group.all_arrays().values()]
-        held = [array for array in arrays if dim in array.dims]
-        before = {array.dims[: array.dims.index(dim)] for array in held if array.ndim > 1}
+        held = [array for array in arrays if not uneven.isdisjoint(array.dims)]
+        if not held or any(len(uneven.intersection(array.dims)) > 1 for array in held):
+            return None
+        before = {
+            tuple(itertools.takewhile(lambda dim: dim not in uneven, array.dims))
+            for array in held
+            if array.ndim > 1
+        }
         singles = {name for array in arrays for name, n in _sizes(array) if n == 1}
         singles -= {name for array in arrays for name, n in _sizes(array) if n > 1}
         are_rows = (
@@ -225,9 +259,9 @@ class Facts:
         )
         if not are_rows or all(array.ndim - len(outer) == 1 for array in held):
             return None
-        if not all(self._counts(own) for own in self._indexes if own.dims == (dim,)):
+        if not all(self._counts(own) for own in self._indexes if own.dims[0] in uneven):
             return None
-        return dim, next(iter(outer), None)
+        return tuple(self.uneven), next(iter(outer), None)
 
     def _counts(self, labels: VirtualArray) -> bool:
         """Whether labels are the numbers of elements, from 0 or 1."""

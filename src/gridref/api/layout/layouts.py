@@ -922,8 +922,8 @@ def _inline_joined(group: VirtualGroup, read: Read) -> VirtualGroup:
 
 
 def _is_inline(array: VirtualArray) -> bool:
-    """Whether no element is in a file, and none is missing."""
-    return all(map(_holds_all_inline, array.manifests))
+    """Whether all elements are of one size, none is in a file, and none is missing."""
+    return array.dtype.kind != "T" and all(map(_holds_all_inline, array.manifests))
 
 
 def _holds_all_inline(manifest: Manifest) -> bool:

@@ -36,6 +36,7 @@ _FORMATS: Mapping[int, Sequence[tuple[str, ...]]] = {
     13: [("%Y-%m-%dT%H", "%Y%m%dT%H%M")],
     14: [("%Y%m%d%H%M%S",)],
     15: [("%Y%m%dT%H%M%S",)],
+    16: [("%Y%m%d%H%M%S%f",)],
 }
 """Formats of dates by the length of their text; the first list with a match counts."""
 
@@ -95,7 +96,8 @@ class NameField:
 class NameParts:
     """The parts of names, cut at ``_``, ``.`` and ``/``, that have them at the same places.
 
-    A date like ``2020_01_31`` is one part.
+    A date like ``2020_01_31`` is one part. Words are cut at ``-`` where only digits differ between
+    these, one date at most.
 
     Attributes
     ----------
@@ -144,6 +146,9 @@ def name_parts(files: Sequence[str]) -> NameParts | None:
     cut = [_cut(text) for text in texts]
     if len({(len(parts), *parts[1::2]) for parts in cut}) != 1:
         return None
+    for number in reversed(range(0, len(cut[0]), 2)):
+        for parts, pieces in zip(cut, _at_dashes([own[number] for own in cut]), strict=True):
+            parts[number : number + 1] = pieces
     fields: list[NameField] = []
     for number in range(0, len(cut[0]), 2):
         column = tuple(parts[number] for parts in cut)
@@ -173,6 +178,17 @@ def _cut(text: str) -> list[str]:
     """The parts of a name and, between them, what separates them."""
     kept = _CUT_DATE.sub(lambda date: date[0].translate(_KEPT), text)
     return [part.translate(_BACK) for part in re.split(r"([_./]+)", kept)]
+
+
+def _at_dashes(column: Sequence[str]) -> list[list[str]]:
+    """A part of each name, cut at dashes if only digits, and one date at most, differ there."""
+    cut = [re.split("(-)", text) for text in column]
+    if len(set(map(len, cut))) == 1 and not _fields(0, tuple(column), "")[0].kind:
+        pieces = [own for own in zip(*cut, strict=True) if len(set(own)) > 1]
+        n_dates = sum(bool(_date_formats(own)) for own in pieces)
+        if pieces and n_dates < 2 and all(text.isdecimal() for own in pieces for text in own):
+            return cut
+    return [[text] for text in column]
 
 
 def _fields(number: int, column: tuple[str, ...], unnamed: str) -> list[NameField]:

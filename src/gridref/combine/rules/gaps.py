@@ -67,6 +67,8 @@ def fill_for_gaps(
     """
     if not lacking:
         return column, None
+    if _have_no_samples(column, lacking, notes):
+        return column, column.first.dtype.type(0)
     rule = notes.options.join
     if rule in ("exact", "override"):
         message: str = Message(
@@ -92,6 +94,17 @@ def fill_for_gaps(
     column, fill = _with_fill(column)
     notes.drift("variable-missing", column.path, cases, f"missing blocks read as {fill!r}")
     return column, fill
+
+
+def _have_no_samples(column: Column, lacking: Sequence[int], notes: Notes) -> bool:
+    """Whether a variable counts samples, and files without it have none there."""
+    sample = column.first.attrs.get("sample_dimension")
+    path = column.path.rpartition("/")[0]
+    return isinstance(sample, str) and not any(
+        sample in array.dims and own.rpartition("/")[0] == path
+        for file in lacking
+        for own, array in notes.inputs[file].all_arrays().items()
+    )
 
 
 def _with_fill(column: Column) -> tuple[Column, Any]:
