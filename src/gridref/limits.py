@@ -27,7 +27,8 @@ class Limits:
     element_bytes: int = 2**24
     """Bytes of one element of an array."""
     decoded_bytes: int = 2**31
-    """Bytes that a chunk may decode to where nothing else says its size."""
+    """Bytes that a chunk may decode to where nothing else says its size, and that OpenJPEG may take
+    for a chunk of a JPEG 2000 file."""
     lzma_bytes: int = 2**30
     """Bytes of memory that an LZMA stream may ask for as its dictionary."""
     nbit_fields: int = 2**16
@@ -66,7 +67,7 @@ class Limits:
     # TIFF files
 
     xml_characters: int = 4 * 2**20
-    """Characters of GDAL's metadata in a tag, which is XML."""
+    """Characters of GDAL's metadata in a tag, which is XML; bytes of a JPEG 2000 box."""
     companion_bytes: int = 64 * 2**20
     """Bytes of the file beside an OME-TIFF file that holds its XML."""
     coordinates: int = 2**23

@@ -6,6 +6,7 @@ they themselves decode the bytes to.
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from gridref.codecs.own import OWN
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from gridref.testing.codecs import CodecTests
+from tests.jp2_files import tile_parts
 from tests.n5_files import block, lz4_stream
 from tests.unit.codecs.support import dataset_encoding, image_like, stored_chunks
 
@@ -110,6 +112,20 @@ def by_hdf5(
         return Case(
             f"gridref.hdf5_{name}", encoding.codecs, [(shown, stored)], detects_cuts=detects_cuts
         )
+
+
+def by_openjpeg(values: Values) -> bytes:
+    """A lossless JPEG 2000 codestream."""
+    stored: bytes = imagecodecs.jpeg2k_encode(values, codecformat="j2k", level=0)
+    return stored
+
+
+def tile_of_jpeg2000() -> Case:
+    """A tile without the main header."""
+    stream = by_openjpeg(IMAGE)
+    ((_, start, stop),) = tile_parts(stream)
+    codec = Codec.of("gridref.jpeg2000", header=base64.b64encode(stream[:start]).decode())
+    return Case(codec.name, (codec,), [(IMAGE, stream[start:stop])])
 
 
 def image(name: str, stored: bytes, decode: Callable[[bytes], Values], **more: Any) -> Case:
@@ -341,6 +357,8 @@ CASES = [
     predictor(),
     image("jpeg", imagecodecs.jpeg8_encode(IMAGE, level=90), imagecodecs.jpeg8_decode),
     image("jpeg2000", imagecodecs.jpeg2k_encode(IMAGE), imagecodecs.jpeg2k_decode),
+    on_values(Codec.of("gridref.jpeg2000"), by_openjpeg, IMAGE),
+    tile_of_jpeg2000(),
     image("jpegxl", imagecodecs.jpegxl_encode(IMAGE, lossless=True), imagecodecs.jpegxl_decode),
     image("jpegxr", imagecodecs.jpegxr_encode(RGB), imagecodecs.jpegxr_decode),
     image("jpegxr", imagecodecs.jpegxr_encode(RGBA), imagecodecs.jpegxr_decode),

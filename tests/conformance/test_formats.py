@@ -24,6 +24,7 @@ from gridref.formats.grib.scanner import GRIBScanner
 from gridref.formats.hdf4.scanner import HDF4Scanner
 from gridref.formats.hdf5.scanner import HDF5Scanner
 from gridref.formats.icechunk.scanner import IcechunkScanner
+from gridref.formats.jpeg2000.scanner import JPEG2000Scanner
 from gridref.formats.kerchunk.scanner import KerchunkScanner
 from gridref.formats.n5.scanner import N5Scanner
 from gridref.formats.netcdf3.scanner import NetCDF3Scanner
@@ -33,6 +34,7 @@ from gridref.testing.formats import Sample, ScannerTests
 from tests.dmrpp_files import write_dmrpp
 from tests.grib_files import field, write_grib
 from tests.hdf4_files import write_datasets
+from tests.jp2_files import write_jp2
 from tests.n5_files import write_attributes, write_dataset
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")
@@ -159,6 +161,15 @@ class TestN5(ScannerTests):
         write_dataset(folder / "a.n5" / "model" / "t", VALUES, (16, 20))
         write_dataset(folder / "a.n5" / "plain", VALUES[0].astype("f8"), (70,), {"type": "raw"})
         return Sample(folder / "a.n5", {"model/t": VALUES, "plain": VALUES[0].astype("f8")})
+
+
+class TestJPEG2000(ScannerTests):
+    scanner = JPEG2000Scanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        image = np.stack([VALUES, VALUES[::-1]]).astype("u2")
+        return Sample(write_jp2(folder / "a.jp2", image, 32), {"band_data": image})
 
 
 class TestZarr(ScannerTests):

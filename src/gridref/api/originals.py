@@ -1,13 +1,14 @@
 """Read source files with their original readers, to compare chunks with them.
 
-h5py, tifffile, netCDF4 and pyhdf take long to load. They are imported when a file of theirs is
-opened.
+h5py, tifffile, netCDF4, pyhdf and rasterio take long to load. They are imported when a file of
+theirs is opened.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from gridref.errors import (
 from gridref.extras import missing_package
 from gridref.forks import new_rlock
 from gridref.formats.grib.original import Eccodes
+from gridref.formats.jpeg2000.original import RasterioFile
 from gridref.io import ScanFile, open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
@@ -775,6 +777,57 @@ class _GRIBOriginal:
         self.file.close()
 
 
+class _JPEG2000Original:
+    """A file in rasterio."""
+
+    def __init__(self, file: Any) -> None:
+        try:
+            self.file = RasterioFile(file.read() if file.is_remote else file.name)
+        except ImportError as error:
+            raise missing_package("comparing with JPEG 2000 files", error) from error
+        except ValueError as error:
+            raise UnsupportedFeatureError(str(error)) from error
+
+    def _shape(self, chunk: Chunk) -> Shape:
+        """The shape of the image or overview that an array is."""
+        wanted = _without_unit_axes(chunk.stored_shape)
+        for shape in self.file.levels:
+            if _without_unit_axes(shape) == wanted:
+                return shape
+        raise UnsupportedFeatureError(f"rasterio has no image of shape {chunk.stored_shape} in it")
+
+    def read(self, chunk: Chunk) -> NDArray[Any]:
+        shape = self._shape(chunk)
+        own = _lined_up(chunk.region, chunk.stored_shape, shape)
+        try:
+            values = self.file.read(shape, own)
+        except ValueError as error:
+            raise UnsupportedFeatureError(str(error)) from error
+        return values.reshape([along.stop - along.start for along in chunk.region])
+
+    def located(self, chunk: Chunk) -> Located:
+        shape = self._shape(chunk)
+        axes = _axes_lined_up(chunk.stored_shape, shape)
+        return Located(repr(shape), axes, (0,) * len(axes))
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        shape = literal_eval(beside)
+        centres = self.file.centres(shape, axis)
+        if centres is None:
+            return None
+        name = f"{beside}/{axis}"
+        return Own(name, (axis,), centres.shape, {}, lambda own: centres[own], exact=False)
+
+    def named(self, beside: str, name: str) -> Own | None:
+        return None
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        return None, {}
+
+    def close(self) -> None:
+        self.file.close()
+
+
 class Originals:
     """Opens source files with their original readers, and keeps the last one open.
 
@@ -826,6 +879,9 @@ def _open_original(
     if magic == b"\x0e\x03\x13\x01":
         with file:
             return _HDF4Original(file, url)
+    if magic in (b"\0\0\0\x0c", b"\xff\x4f\xff\x51"):
+        with file:
+            return _JPEG2000Original(file)
     if b"GRIB" in cast(ScanFile, file).read_many([0], [min(512, file.size)])[0]:
         return _GRIBOriginal(file)
     file.close()

@@ -23,6 +23,10 @@ Array -> bytes
 ``n5_default``          ``codecs``: ``transpose``, ``bytes`` and at most one compressor
                         (zarr-extensions): a block of N5 with its header; what it does not hold is
                         zero
+``gridref.jpeg2000``    ``header``: main header of a codestream in base64; the bytes are the
+                        tile-parts of one tile, or without it a whole codestream. ``levels``: how
+                        often the image is halved (default 0). Bands come first; axes of length 1
+                        do not matter
 ======================  ===========================================================================
 
 Array -> array

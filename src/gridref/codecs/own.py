@@ -8,6 +8,7 @@ from gridref.codecs import (
     grib,
     hdf5_bits,
     hdf5_filters,
+    jpeg2000,
     n5,
     numcodecs_codecs,
     shuffle,
@@ -27,4 +28,5 @@ OWN: dict[str, AnyCodec] = (
     | tiff_images.CODECS
     | grib.CODECS
     | n5.CODECS
+    | jpeg2000.CODECS
 )

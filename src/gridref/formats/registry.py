@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from gridref.formats.hdf4.scanner import HDF4Scanner
     from gridref.formats.hdf5.scanner import HDF5Scanner
     from gridref.formats.icechunk.scanner import IcechunkScanner
+    from gridref.formats.jpeg2000.scanner import JPEG2000Scanner
     from gridref.formats.kerchunk.scanner import KerchunkScanner
     from gridref.formats.n5.scanner import N5Scanner
     from gridref.formats.netcdf3.scanner import NetCDF3Scanner
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         DMRppScanner(),
         GRIBScanner(),
         N5Scanner(),
+        JPEG2000Scanner(),
     )
 
 
@@ -185,6 +187,7 @@ BUILT_IN = {
     "dmrpp": "gridref.formats.dmrpp.scanner:DMRppScanner",
     "grib": "gridref.formats.grib.scanner:GRIBScanner",
     "n5": "gridref.formats.n5.scanner:N5Scanner",
+    "jpeg2000": "gridref.formats.jpeg2000.scanner:JPEG2000Scanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }
 """gridref's own formats, in the order in which they are tried, before those of other packages.

@@ -251,6 +251,7 @@ ARRAY_TO_BYTES = frozenset(
         "gridref.grib",
         "gridref.grib_places",
         "n5_default",
+        "gridref.jpeg2000",
         "numcodecs.pcodec",
         "numcodecs.zfpy",
         "packbits",

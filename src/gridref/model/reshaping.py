@@ -43,6 +43,7 @@ SHAPE_FREE = frozenset(
         "numcodecs.fletcher32",
         "transpose",
         "gridref.renumber",
+        "gridref.jpeg2000",
     }
 )
 """Codecs that depend only on the number of elements: axes of length 1 do not matter to them."""

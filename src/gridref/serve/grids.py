@@ -39,7 +39,7 @@ READER_CODECS = frozenset(
 """Codecs that zarr-python has of itself: one that it lacks would make a whole group unreadable."""
 SHUFFLE_CODEC = "gridref.shuffle"
 """HDF5's shuffle, which takes any number of bytes; known where gridref is installed."""
-INSTALLED_CODECS = frozenset({"gridref.grib", "gridref.grib_places"})
+INSTALLED_CODECS = frozenset({"gridref.grib", "gridref.grib_places", "gridref.jpeg2000"})
 """Codecs that zarr-python has where gridref is installed, of files that no other codec reads."""
 PACKAGE_CODECS = {"n5_default": "zarr-n5"}
 """Codecs of zarr-extensions, and the package that adds each of them to zarr-python."""

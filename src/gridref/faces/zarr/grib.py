@@ -6,59 +6,22 @@ files. They only decode.
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, override
+from dataclasses import dataclass
+from typing import ClassVar
 
-from zarr.abc.buffer import Buffer
-from zarr.abc.codec import ArrayBytesCodec
-from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import NDBuffer
-from zarr.core.common import JSON, parse_named_configuration
-
-from gridref.codecs import ArraySpec as Spec
-from gridref.codecs.grib import CODECS, PLACES, VALUES
+from gridref.codecs.grib import PLACES, VALUES
+from gridref.faces.zarr.decoding import DecodingCodec
 
 
 @dataclass(frozen=True)
-class GRIBCodec(ArrayBytesCodec):
+class GRIBCodec(DecodingCodec):
     """A field: a GRIB message of either edition, NaN where its bitmap has holes."""
 
-    configuration: dict[str, Any] = field(default_factory=dict)
-
     name: ClassVar[str] = VALUES
-    is_fixed_size = False
-
-    @classmethod
-    def from_dict(cls, data: dict[str, JSON]) -> Self:
-        """Make from the codec entry of a ``zarr.json``."""
-        _, configuration = parse_named_configuration(data, cls.name, require_configuration=False)
-        return cls(dict(configuration or {}))
-
-    def to_dict(self) -> dict[str, JSON]:
-        """The codec entry of a ``zarr.json``."""
-        return {"name": self.name, "configuration": self.configuration}
-
-    @override
-    def compute_encoded_size(self, input_byte_length: int, _chunk_spec: ArraySpec) -> int:
-        raise NotImplementedError
-
-    @override
-    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
-        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
-
-    @override
-    async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
-        raise NotImplementedError(f"{self.name} only decodes")
-
-    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
-        spec = Spec(chunk_spec.shape, chunk_spec.dtype.to_native_dtype())
-        decode = CODECS[self.name].decoder(self.configuration, spec)
-        return chunk_spec.prototype.nd_buffer.from_ndarray_like(decode(chunk_data.to_bytes()))
 
 
 @dataclass(frozen=True)
-class GRIBPlacesCodec(GRIBCodec):
+class GRIBPlacesCodec(DecodingCodec):
     """Latitudes or longitudes: the grid section of a GRIB message."""
 
     name: ClassVar[str] = PLACES

@@ -1,0 +1,328 @@
+"""JPEG 2000 files: everything that rasterio reads in them, or a refusal."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pytest
+import rasterio
+import rioxarray
+import xarray as xr
+import zarr
+from rasterio.errors import NotGeoreferencedWarning, RasterioError
+from rasterio.transform import Affine, from_origin
+
+import gridref
+from gridref.codecs import decode_chunk
+from gridref.errors import (
+    DecodeError,
+    GridrefError,
+    ScanError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
+from gridref.model.array import VirtualGroup
+from tests.http_server import Site, serving
+from tests.jp2_files import codestream_of, image_of, read_jp2, tile_parts, with_parts, write_jp2
+from tests.shared_data import shared_files
+
+UTM = {"crs": "EPSG:32631", "transform": from_origin(600_000, 4_900_020, 10, 10)}
+DIFFER = "components differ in type"
+SIGNED_BYTES = "j2k32.j2k"
+"""Its elements are signed bytes, which GDAL shows as unsigned ones."""
+WITHOUT_BROKEN_TILE = "issue390.jp2"
+"""GDAL reads it, with zeros for a tile that OpenJPEG refuses."""
+
+
+def assert_as_in_rasterio(path: Path, group: VirtualGroup) -> None:
+    """Compare the image and its overviews; GDAL lists fewer overviews of odd sizes."""
+    np.testing.assert_array_equal(group["band_data"][...], read_jp2(path))
+    assert group["band_data"].dtype == read_jp2(path).dtype
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        with rasterio.open(path) as file:
+            n_overviews = len(file.overviews(1))
+    assert n_overviews <= len(group.groups)
+    for number in range(n_overviews):
+        own = group[f"overview_{number + 1}/band_data"][...]
+        np.testing.assert_array_equal(own, read_jp2(path, overview_level=number))
+
+
+@pytest.mark.parametrize("path", shared_files("formats/jp2/*"))
+def test_real_files(path: Path) -> None:
+    try:
+        expected = read_jp2(path)
+    except RasterioError:
+        expected = None
+    try:
+        group = gridref.scan(path)
+        values = group["band_data"][...]
+    except (ScanError, DecodeError) as error:
+        known = DIFFER in error.reason or path.name.endswith(WITHOUT_BROKEN_TILE)
+        assert expected is None or known
+        return
+    if path.name.endswith(SIGNED_BYTES):
+        decoded = imagecodecs.jpeg2k_decode(path.read_bytes(), planar=True)
+        np.testing.assert_array_equal(values, decoded)
+    elif expected is None:
+        data = path.read_bytes()
+        decoded = imagecodecs.jpeg2k_decode(data[codestream_of(data) :], planar=True)
+        np.testing.assert_array_equal(values, decoded)
+    else:
+        assert_as_in_rasterio(path, group)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "lossy": {"REVERSIBLE": "NO", "QUALITY": "30"},
+    "one tile": {"tile": 256},
+    "lengths of tile-parts": {"TLM": "YES"},
+    "several tile-parts a tile": {"TILEPARTS": "RESOLUTIONS", "TLM": "YES"},
+    "precincts": {"PRECINCTS": "{32,32},{16,16}", "PROGRESSION": "RPCL", "SOP": "YES"},
+    "layers": {"QUALITY": "20,50,100", "PLT": "YES", "EPH": "YES", "PROGRESSION": "RLCP"},
+    "components apart": {"YCC": "NO", "PROGRESSION": "CPRL"},
+    "codestream": {"CODEC": "J2K"},
+    "odd tiles": {"tile": 61},
+    "many resolutions": {"RESOLUTIONS": 6},
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("dtype", ["u1", "i2", "u2"])
+def test_every_way_of_storing(tmp_path: Path, option: str, dtype: str) -> None:
+    image = image_of((3, 151, 200), dtype)
+    path = write_jp2(tmp_path / "a.jp2", image, **OPTIONS[option])
+    group = gridref.scan(path)
+    assert_as_in_rasterio(path, group)
+    n_tiles = {"one tile": 1, "odd tiles": 12}.get(option, 12)
+    (manifest,) = group["band_data"].manifests
+    assert manifest.n_rows == n_tiles
+    part = group["band_data"][1:, 50:140, 3:199:7]
+    np.testing.assert_array_equal(part, read_jp2(path)[1:, 50:140, 3:199:7])
+
+
+@pytest.mark.parametrize("bits", [1, 5, 12])
+def test_elements_of_some_bits(tmp_path: Path, bits: int) -> None:
+    image = image_of((1, 70, 90), "u1" if bits <= 8 else "u2") % 2**bits
+    path = write_jp2(tmp_path / "a.jp2", image, NBITS=bits)
+    assert_as_in_rasterio(path, gridref.scan(path))
+
+
+def test_tile_parts_apart_from_each_other_are_one_chunk(tmp_path: Path) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((2, 151, 200)), TILEPARTS="RESOLUTIONS")
+    data = path.read_bytes()
+    parts = tile_parts(data)
+    by_resolution = sorted(range(len(parts)), key=lambda n: (n % 3, n))
+    path.write_bytes(with_parts(data, by_resolution))
+    group = gridref.scan(path)
+    (manifest,) = group["band_data"].manifests
+    assert manifest.n_rows == 1
+    assert_as_in_rasterio(path, group)
+
+
+def test_tiles_in_another_order(tmp_path: Path) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((2, 151, 200)))
+    data = path.read_bytes()
+    path.write_bytes(with_parts(data, [5, 0, 11, *range(1, 5), *range(6, 11)]))
+    group = gridref.scan(path)
+    assert group["band_data"].manifests[0].n_rows == 12
+    assert_as_in_rasterio(path, group)
+
+
+def test_the_palette_is_beside_the_numbers(shared_data: Path) -> None:
+    path = shared_data / "formats/jp2/uclouvain__openjpeg-data__issue104_jpxstream.jp2"
+    group = gridref.scan(path)
+    with rasterio.open(path) as file:
+        expected = [colour[:3] for _, colour in sorted(file.colormap(1).items())]
+    assert group["color_map"].dims == ("rgb", "color")
+    np.testing.assert_array_equal(group["color_map"][...].T[: len(expected)], expected)
+
+
+# ---- places -------------------------------------------------------------------------------
+
+PLACES: dict[str, dict[str, Any]] = {
+    "UTM": UTM,
+    "degrees": {"crs": "EPSG:4326", "transform": from_origin(5, 50, 0.25, 0.5)},
+    "northing first": {"crs": "EPSG:3035", "transform": from_origin(4e6, 3e6, 30, 30)},
+    "rotated": {"crs": "EPSG:32631", "transform": Affine(10, 2, 600_000, 2, -10, 4_900_020)},
+}
+
+
+@pytest.mark.parametrize("boxes", ["GeoJP2", "GMLJP2"])
+@pytest.mark.parametrize("behind", ["NO", "YES"])
+@pytest.mark.parametrize("place", PLACES)
+def test_places(tmp_path: Path, place: str, boxes: str, behind: str) -> None:
+    only = {"GeoJP2": "NO", "GMLJP2": "NO"} | {boxes: "YES"}
+    image = image_of((2, 151, 200))
+    path = write_jp2(tmp_path / "a.jp2", image, GEOBOXES_AFTER_JP2C=behind, **only, **PLACES[place])
+    gridref.build([path], tmp_path / "a.gridref")
+    expected = rioxarray.open_rasterio(path)
+    assert isinstance(expected, xr.DataArray)
+    with xr.open_dataset(tmp_path / "a.gridref", engine="gridref") as own:
+        assert own.rio.crs == expected.rio.crs
+        assert own.rio.transform().almost_equals(expected.rio.transform(), 1e-9)
+        assert own["band_data"].dims == expected.dims
+        np.testing.assert_array_equal(own["band"], expected["band"])
+        for name in {"x", "y"} & set(own.coords):
+            np.testing.assert_allclose(own[name], expected[name], rtol=1e-12)
+        assert ("x" in own.coords) == (place != "rotated")
+        np.testing.assert_array_equal(own["band_data"], expected)
+
+
+def test_an_overview_has_the_places_of_its_pixels(tmp_path: Path) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((1, 151, 200)), **UTM)
+    group = gridref.scan(path)
+    with rasterio.open(path, overview_level=0) as file:
+        affine = file.transform
+    own = group["overview_1/x_1"][...], group["overview_1/y_1"][...]
+    np.testing.assert_allclose(own[0], affine.c + (np.arange(100) + 0.5) * affine.a, rtol=1e-12)
+    np.testing.assert_allclose(own[1], affine.f + (np.arange(76) + 0.5) * affine.e, rtol=1e-12)
+    layout = group.attrs["multiscales"]["layout"]
+    assert [level["asset"] for level in layout] == ["band_data", "overview_1/band_data"]
+
+
+def test_a_damaged_georeference_is_left_out(tmp_path: Path) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((1, 70, 90)), GMLJP2="NO", **UTM)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"II*\0", b"II*\1", 1))
+    group = gridref.scan(path)
+    assert set(group.arrays) == {"band", "band_data"}
+
+
+# ---- cubes, views, servers ----------------------------------------------------------------
+
+
+def test_days_are_one_cube_that_is_verified(tmp_path: Path) -> None:
+    images = [image_of((2, 151, 200), seed=day) for day in range(3)]
+    paths = [
+        write_jp2(tmp_path / f"day{day}.jp2", image, COMMENT=f"of day {day}", **UTM)
+        for day, image in enumerate(images)
+    ]
+    gridref.build(paths[:2], tmp_path / "a.gridref", layout=gridref.Labels("day{day:d}.jp2"))
+    gridref.open_catalog(tmp_path / "a.gridref").append(paths[2:])
+    catalog = gridref.open_catalog(tmp_path / "a.gridref")
+    np.testing.assert_array_equal(catalog["band_data"][...], np.stack(images))
+    assert len(catalog["band_data"].encodings) == 1
+    result = catalog.verify()
+    assert result.differences == ()
+    assert result.n_arrays == 2
+
+
+@pytest.mark.parametrize("view", ["native", "portable"])
+def test_views(tmp_path: Path, view: Any) -> None:
+    image = image_of((2, 151, 200))
+    group = gridref.scan(write_jp2(tmp_path / "a.jp2", image, **UTM))
+    root = zarr.open_group(gridref.open_store(group, view), mode="r")
+    np.testing.assert_array_equal(root["band_data"][...], image)
+    np.testing.assert_array_equal(
+        root["overview_1/band_data"][...], read_jp2(tmp_path / "a.jp2", overview_level=0)
+    )
+
+
+@pytest.mark.parametrize(("lengths", "n_requests"), [("YES", 1), ("NO", 64)])
+def test_requests(tmp_path: Path, lengths: str, n_requests: int) -> None:
+    """TLM says where tiles are; without it, each says where the next one is."""
+    image = np.random.default_rng(0).integers(0, 4000, (1, 2048, 2048), "u2")
+    path = write_jp2(tmp_path / "a.jp2", image, 256, TLM=lengths, **UTM)
+    with serving(Site({"/a.jp2": path.read_bytes()})) as site:
+        group = gridref.scan(f"{site.url}/a.jp2")
+        assert len(site.requests) <= n_requests
+        before = len(site.requests)
+        part = group["band_data"][0, 300:400, 600:700]
+        assert len(site.requests) == before + 1
+    np.testing.assert_array_equal(part, image[0, 300:400, 600:700])
+
+
+# ---- damaged and hostile files ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["plain", "one tile", "codestream", "lengths of tile-parts"])
+def test_files_that_are_cut_off(tmp_path: Path, option: str) -> None:
+    image = image_of((1, 40, 50))
+    path = write_jp2(tmp_path / "a.jp2", image, **{"tile": 32, **UTM, **OPTIONS[option]})
+    data = path.read_bytes()
+    for n_bytes in range(len(data)):
+        path.write_bytes(data[:n_bytes])
+        try:
+            values = gridref.scan(path)["band_data"][...]
+        except GridrefError:
+            continue
+        np.testing.assert_array_equal(values, image)
+        assert n_bytes >= len(data) - 2  # EOC alone is missing
+
+
+def patched(path: Path, marker: int, at: int, field: bytes) -> Path:
+    """Change bytes of a segment of the main header."""
+    data = bytearray(path.read_bytes())
+    start = data.index(struct.pack(">H", marker), codestream_of(bytes(data))) + 4 + at
+    data[start : start + len(field)] = field
+    path.write_bytes(data)
+    return path
+
+
+HOSTILE = {
+    "many tiles": (0xFF51, 18, struct.pack(">II", 1, 1), "30200 tiles in"),
+    "a large image": (0xFF51, 2, struct.pack(">II", 2**31, 2**31), "tiles in"),
+    "no image": (0xFF51, 2, struct.pack(">II", 0, 0), "its image is empty"),
+    "many components": (0xFF51, 34, struct.pack(">H", 9999), "9999 components"),
+    "many bits": (0xFF51, 36, b"\x26", "differ in type"),
+    "many resolutions": (0xFF52, 5, b"\x40", "64 levels"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_headers(tmp_path: Path, what: str) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((2, 151, 200)))
+    marker, at, field, reason = HOSTILE[what]
+    with pytest.raises((SourceFormatError, UnsupportedFeatureError), match=reason):
+        gridref.scan(patched(path, marker, at, field))
+
+
+def test_many_packets_are_refused_before_decoding(tmp_path: Path) -> None:
+    """Precincts of a pixel and many layers: OpenJPEG would take memory for each packet."""
+    path = write_jp2(tmp_path / "a.jp2", np.zeros((1, 512, 512), "u2"), 256, PRECINCTS="{64,64}")
+    patched(path, 0xFF52, 2, struct.pack(">H", 60_000))
+    array = gridref.scan(patched(path, 0xFF52, 10, b"\x11\x11\x11"))["band_data"]
+    with pytest.raises(DecodeError, match=r"packets in \d+ bytes"):
+        array[...]
+
+
+def test_large_chunks_are_refused(tmp_path: Path) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((1, 151, 200)), 256)
+    size = struct.pack(">8I", 2**15, 2**15, 0, 0, 2**15, 2**15, 0, 0)
+    with pytest.raises(UnsupportedFeatureError, match="decoded_bytes"):
+        gridref.scan(patched(path, 0xFF51, 2, size))
+
+
+def test_bytes_that_are_no_tile_do_not_decode(tmp_path: Path) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((1, 151, 200)))
+    data, array = path.read_bytes(), gridref.scan(path)["band_data"]
+    (encoding,) = array.encodings
+    tiles = [data[start:stop] for _, start, stop in tile_parts(data)]
+    assert decode_chunk(tiles[0], encoding).shape == (1, 64, 64)
+    for chunk in (tiles[0] + tiles[1], tiles[0][:-1], b"", tiles[0] + b"\0" * 20):
+        with pytest.raises(DecodeError, match=r"gridref\.jpeg2000"):
+            decode_chunk(chunk, encoding)
+
+
+def test_lengths_that_are_wrong_are_not_believed(tmp_path: Path) -> None:
+    image = image_of((1, 151, 200))
+    path = write_jp2(tmp_path / "a.jp2", image, TLM="YES")
+    data = bytearray(path.read_bytes())
+    at = data.index(b"\xff\x55") + 6
+    first, second = data[at : at + 6], data[at + 6 : at + 12]
+    data[at : at + 12] = second + first
+    path.write_bytes(data)
+    np.testing.assert_array_equal(gridref.scan(path)["band_data"][...], image)
+
+
+def test_a_missing_tile_is_an_error(tmp_path: Path) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((1, 151, 200)))
+    path.write_bytes(with_parts(path.read_bytes(), [*range(5), *range(6, 12)]))
+    with pytest.raises(SourceFormatError, match="lacks tile 5 of 12"):
+        gridref.scan(path)
