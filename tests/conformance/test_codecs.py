@@ -9,8 +9,11 @@ from __future__ import annotations
 import base64
 import gzip
 import io
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, override
 
 import h5py
@@ -30,6 +33,7 @@ from gridref.model.encoding import Codec, Encoding, bytes_codec
 from gridref.testing.codecs import CodecTests
 from tests.jp2_files import tile_parts
 from tests.n5_files import block, lz4_stream
+from tests.precomputed_files import ENCODINGS, voxels, write_volume
 from tests.unit.codecs.support import dataset_encoding, image_like, stored_chunks
 
 type Values = NDArray[Any]
@@ -257,6 +261,34 @@ def predictor() -> Case:
     return on_array(codec, (values, imagecodecs.delta_encode(values, axis=-1)))
 
 
+VOXEL_IMAGES = {
+    "jpeg": (imagecodecs.jpeg8_encode, imagecodecs.jpeg8_decode),
+    "jpegxl": (partial(imagecodecs.jpegxl_encode, lossless=True), imagecodecs.jpegxl_decode),
+    "png": (imagecodecs.png_encode, imagecodecs.png_decode),
+}
+
+
+def voxel_image(name: str) -> Case:
+    """Chunks of a precomputed volume: the pixels of an image of rows along x."""
+    encode, decode = VOXEL_IMAGES[name]
+    pairs = []
+    for n_channels in (1, 3):
+        pixels = np.moveaxis(voxels("uint8", (n_channels, 3, 5, 8)), 0, -1).reshape(15, 8, -1)
+        stored = bytes(encode(np.ascontiguousarray(np.squeeze(pixels))))
+        shown = np.moveaxis(decode(stored).reshape(3, 5, 8, n_channels), -1, 0)
+        pairs.append((shown, stored))
+    return Case(f"gridref.precomputed_{name}", (Codec(f"gridref.precomputed_{name}"),), pairs)
+
+
+def compressed_segmentation(values: Values) -> bytes:
+    """A chunk of all the values, as tensorstore writes it."""
+    x, y, z = values.shape[:0:-1]
+    with tempfile.TemporaryDirectory() as folder:
+        encoding = ENCODINGS["compressed_segmentation"]
+        write_volume(Path(folder), values, chunk=(x, y, z), encoding=encoding)
+        return Path(folder, f"4_4_40/0-{x}_0-{y}_0-{z}").read_bytes()
+
+
 SMALL = image_like((4, 6), "i4")
 FLOATS = image_like((9, 8), "f4")
 RGB = np.clip(image_like((16, 32, 3), "i4") + 100, 0, 255).astype("u1")
@@ -366,6 +398,13 @@ CASES = [
     image("webp", imagecodecs.webp_encode(RGB, lossless=True), imagecodecs.webp_decode),
     image("lerc", imagecodecs.lerc_encode(IMAGE), imagecodecs.lerc_decode),
     *(ccitt(scheme) for scheme in CCITT),
+    *(voxel_image(name) for name in VOXEL_IMAGES),
+    on_values(
+        Codec.of("gridref.compressed_segmentation", block_shape=[2, 4, 8]),
+        compressed_segmentation,
+        voxels("uint32", (2, 7, 9, 13)),
+        voxels("uint64", (1, 4, 4, 8)),
+    ),
 ]
 
 

@@ -27,6 +27,11 @@ Array -> bytes
                         tile-parts of one tile, or without it a whole codestream. ``levels``: how
                         often the image is halved (default 0). Bands come first; axes of length 1
                         do not matter
+``gridref.precomputed_  none: an image with the pixels of a chunk of axes channel, z, y, x, and the
+jpeg``, ``_png``,       channels as samples
+``_jpegxl``
+``gridref.compressed_   ``block_shape``: of the blocks of a compressed segmentation, along z, y, x;
+segmentation``          uint32 or uint64 of axes channel, z, y, x
 ======================  ===========================================================================
 
 Array -> array

@@ -11,6 +11,7 @@ from gridref.codecs import (
     jpeg2000,
     n5,
     numcodecs_codecs,
+    precomputed,
     shuffle,
     tiff,
     tiff_images,
@@ -29,4 +30,5 @@ OWN: dict[str, AnyCodec] = (
     | grib.CODECS
     | n5.CODECS
     | jpeg2000.CODECS
+    | precomputed.CODECS
 )

@@ -65,7 +65,7 @@ _SOI, _EOI = b"\xff\xd8", b"\xff\xd9"
 _LOSSLESS_FRAME, _START_OF_SCAN = 0xC3, 0xDA
 
 
-def _marker_segments(stream: bytes) -> Iterator[int]:
+def marker_segments(stream: bytes) -> Iterator[int]:
     """Where the marker segments of a JPEG stream begin, up to its first scan."""
     position = 2
     while stream[:2] == _SOI and position + 4 <= len(stream) and stream[position] == 0xFF:
@@ -88,7 +88,7 @@ def split_jpeg_tables(stream: bytes) -> tuple[bytes | None, bytes]:
     tuple
         The stream of tables or None, and the image.
     """
-    for position in _marker_segments(stream):
+    for position in marker_segments(stream):
         if stream[position : position + 2] == _EOI:
             return stream[: position + 2], stream[position + 2 :]
     return None, stream
@@ -96,7 +96,7 @@ def split_jpeg_tables(stream: bytes) -> tuple[bytes | None, bytes]:
 
 def _lossless_frame(stream: bytes) -> tuple[int, ...]:
     """Shape of the frame of a lossless JPEG stream (T.81, B.2.2); empty for other streams."""
-    for position in _marker_segments(stream):
+    for position in marker_segments(stream):
         if stream[position + 1] == _LOSSLESS_FRAME:
             rows, width, samples = (
                 int.from_bytes(stream[position + start : position + stop], "big")

@@ -248,8 +248,12 @@ def shared_encoding(*fields: Any) -> Encoding:
 ARRAY_TO_BYTES = frozenset(
     {
         "bytes",
+        "gridref.compressed_segmentation",
         "gridref.grib",
         "gridref.grib_places",
+        "gridref.precomputed_jpeg",
+        "gridref.precomputed_jpegxl",
+        "gridref.precomputed_png",
         "n5_default",
         "gridref.jpeg2000",
         "numcodecs.pcodec",
