@@ -28,6 +28,7 @@ from gridref.formats.jpeg2000.scanner import JPEG2000Scanner
 from gridref.formats.kerchunk.scanner import KerchunkScanner
 from gridref.formats.n5.scanner import N5Scanner
 from gridref.formats.netcdf3.scanner import NetCDF3Scanner
+from gridref.formats.precomputed.scanner import PrecomputedScanner
 from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.formats.zarr.scanner import ZarrScanner
 from gridref.testing.formats import Sample, ScannerTests
@@ -36,8 +37,10 @@ from tests.grib_files import field, write_grib
 from tests.hdf4_files import write_datasets
 from tests.jp2_files import write_jp2
 from tests.n5_files import write_attributes, write_dataset
+from tests.precomputed_files import write_volume
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")
+VOXELS = VALUES.reshape(2, 10, 7, 25)
 
 
 class TestHDF5(ScannerTests):
@@ -170,6 +173,23 @@ class TestJPEG2000(ScannerTests):
     def write_sample(self, folder: Path) -> Sample:
         image = np.stack([VALUES, VALUES[::-1]]).astype("u2")
         return Sample(write_jp2(folder / "a.jp2", image, 32), {"band_data": image})
+
+
+class TestPrecomputed(ScannerTests):
+    scanner = PrecomputedScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        volume = write_volume(folder / "a.precomputed", VOXELS, VOXELS[:, ::2].copy())
+        return Sample(volume, {"0/image": VOXELS, "1/image": VOXELS[:, ::2]})
+
+
+class TestPrecomputedInfo(ScannerTests):
+    scanner = PrecomputedScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        return Sample(write_volume(folder, VOXELS) / "info", {"0/image": VOXELS})
 
 
 class TestZarr(ScannerTests):

@@ -185,6 +185,25 @@ class StoreFiles:
             }
         return _found(keys, in_threads(self._remote_source, keys))
 
+    def listed(self, below: str) -> dict[str, Source] | None:
+        """The files right below a key by name, none if there is no such folder.
+
+        None if the filesystem cannot list them with their versions.
+        """
+        if self._local:
+            names = _files_in(self.address(below))
+            return _found(names, (self._local_source(f"{below}/{name}") for name in names))
+        found = self._listed(below)
+        if found is None:
+            return None
+        head = f"{self._path}/{below}/"
+        names = [path.removeprefix(head) for path in found]
+        return {
+            name: source_of_info(self.address(f"{below}/{name}"), info)
+            for name, info in zip(names, found.values(), strict=True)
+            if "/" not in name
+        }
+
     def _listed(self, below: str) -> dict[str, Mapping[str, Any]] | None:
         """The listing's information about each file; None if it lacks versions."""
         if self._filesystem.protocol in ("http", "https", ("http", "https")):
@@ -253,6 +272,16 @@ def _folders_in(path: str) -> list[str]:
     try:
         with os.scandir(path) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError as error:
+        raise unavailable(path, error) from error
+
+
+def _files_in(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries if entry.is_file()]
+    except FileNotFoundError:
+        return []
     except OSError as error:
         raise unavailable(path, error) from error
 

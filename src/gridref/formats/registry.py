@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from gridref.formats.kerchunk.scanner import KerchunkScanner
     from gridref.formats.n5.scanner import N5Scanner
     from gridref.formats.netcdf3.scanner import NetCDF3Scanner
+    from gridref.formats.precomputed.scanner import PrecomputedScanner
     from gridref.formats.tiff.scanner import TIFFScanner
     from gridref.formats.zarr.scanner import ZarrScanner
 
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         GRIBScanner(),
         N5Scanner(),
         JPEG2000Scanner(),
+        PrecomputedScanner(),
     )
 
 
@@ -182,6 +184,7 @@ BUILT_IN = {
     "kerchunk": "gridref.formats.kerchunk.scanner:KerchunkScanner",
     "icechunk": "gridref.formats.icechunk.scanner:IcechunkScanner",
     "zarr": "gridref.formats.zarr.scanner:ZarrScanner",
+    "precomputed": "gridref.formats.precomputed.scanner:PrecomputedScanner",
     "netcdf3": "gridref.formats.netcdf3.scanner:NetCDF3Scanner",
     "hdf4": "gridref.formats.hdf4.scanner:HDF4Scanner",
     "dmrpp": "gridref.formats.dmrpp.scanner:DMRppScanner",

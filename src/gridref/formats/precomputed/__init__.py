@@ -1,0 +1,1 @@
+"""Neuroglancer precomputed volumes: folders of chunk files or shards, in several scales."""

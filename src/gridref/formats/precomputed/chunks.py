@@ -1,0 +1,144 @@
+"""Chunks of a scale that are a file each, named by the voxels that they hold.
+
+``0-64_64-128_0-30`` has voxels 0 to 64 along x, 64 to 128 along y, and 0 to 30 along z. Files are
+listed where the filesystem can list. Others, like web servers, are asked for each chunk, and
+those that answer "not found" are absent. Some writers compress files and name them ``*.gz``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridref.errors import UnsupportedFeatureError
+from gridref.formats.chunk_files import StoreFiles, check_chunk_files
+from gridref.formats.precomputed.info import Scale
+from gridref.limits import beyond, limits
+from gridref.model.grid import chunk_counts
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+
+_GZIP = ".gz"
+_ROWS_A_STORED_ONE = 64
+
+
+@dataclass(frozen=True)
+class ChunkRows:
+    """The chunks of a scale.
+
+    Attributes
+    ----------
+    rows
+        Their manifest, in C order of the grid.
+    has_gzip
+        Whether any is compressed; the filter mask then says which are not.
+    """
+
+    rows: ChunkManifest
+    has_gzip: bool
+
+
+def chunk_files(files: StoreFiles, scale: Scale) -> ChunkRows:
+    """Find the files of all chunks.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If there are more chunks than the limits, or their files have an unknown compression.
+    """
+    counts = scale.grid_shape
+    n_chunks = math.prod(counts)
+    if n_chunks > limits().chunk_rows:
+        raise UnsupportedFeatureError(beyond("chunk_rows", f"it has {n_chunks} chunks"))
+    found = _found(files, scale) if n_chunks else {}
+    if n_chunks > max(limits().sparse_chunk_rows, _ROWS_A_STORED_ONE * len(found)):
+        what = f"it has {n_chunks} chunks, of which {len(found)} are stored"
+        raise UnsupportedFeatureError(beyond("sparse_chunk_rows", what))
+    row = np.fromiter(found, np.int64, len(found))
+    held = list(found.values())
+    is_plain = np.array([not name.endswith(_GZIP) for name, _ in held], bool)
+    source, length, state, mask = (np.zeros(n_chunks, np.int64) for _ in range(4))
+    source[row] = np.arange(len(held))
+    length[row] = [each.size_bytes or 0 for _, each in held]
+    state[row] = ChunkState.RANGE
+    has_gzip = not is_plain.all()
+    mask[row] = is_plain & has_gzip
+    manifest = ChunkManifest.from_columns(
+        [each for _, each in held],
+        source=source,
+        offset=np.zeros(n_chunks, np.int64),
+        length=length,
+        state=state,
+        filter_mask=mask,
+    )
+    return ChunkRows(manifest, has_gzip)
+
+
+def _found(files: StoreFiles, scale: Scale) -> dict[int, tuple[str, Source]]:
+    """Name and file of each chunk that is there, by its row."""
+    listed = files.listed(scale.key)
+    if listed is not None:
+        return _rows_of(listed.items(), scale)
+    check_chunk_files(math.prod(scale.grid_shape))
+    found = _asked(files, scale, "") or _asked(files, scale, _GZIP)
+    return _rows_of(((key.rpartition("/")[2], each) for key, each in found.items()), scale)
+
+
+def _asked(files: StoreFiles, scale: Scale, suffix: str) -> dict[str, Source]:
+    """Files of chunks by key, of a server that cannot list."""
+    keys = [f"{scale.key}/{name}{suffix}" for name in _names(scale)]
+    return files.sources(keys, scale.key)
+
+
+def _names(scale: Scale) -> Iterable[str]:
+    """The names of all chunks, in C order of the grid."""
+    axes = zip(scale.shape, scale.offset, scale.chunk_shape, strict=True)
+    along = [
+        [_span(number, *axis) for number in range(*chunk_counts(axis[:1], axis[2:]))]
+        for axis in axes
+    ]
+    return (f"{x}_{y}_{z}" for z, y, x in itertools.product(*along))
+
+
+def _span(number: int, extent: int, offset: int, length: int) -> str:
+    """The voxels of a chunk along an axis."""
+    start = number * length
+    return f"{offset + start}-{offset + min(start + length, extent)}"
+
+
+def _rows_of(files: Iterable[tuple[str, Source]], scale: Scale) -> dict[int, tuple[str, Source]]:
+    """Sort files to chunks by their names; those of other names are no chunks."""
+    found: dict[int, tuple[str, Source]] = {}
+    for name, source in files:
+        row = _row_of(name.removesuffix(_GZIP), scale)
+        if row is None:
+            continue
+        if row not in found or not name.endswith(_GZIP):
+            found[row] = name, source
+    return found
+
+
+def _row_of(name: str, scale: Scale) -> int | None:
+    """The row of the chunk of a name; None if there is none.
+
+    With chunks of 64 voxels from voxel 10 on, ``74-138`` is number (74 - 10) / 64 = 1.
+    """
+    row = 0
+    spans = name.split("_")
+    if len(spans) != 3:
+        return None
+    axes = zip(
+        reversed(spans), scale.shape, scale.offset, scale.chunk_shape, scale.grid_shape, strict=True
+    )
+    for span, extent, offset, length, count in axes:
+        first = span[: span.find("-", 1)]
+        if not first.removeprefix("-").isdecimal():
+            return None
+        number = (int(first) - offset) // length
+        if not 0 <= number < count or span != _span(number, extent, offset, length):
+            return None
+        row = row * count + number
+    return row
