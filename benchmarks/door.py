@@ -33,7 +33,7 @@ from zarr.core.buffer import cpu
 import gridref
 from benchmarks.reading import kerchunk_references
 from gridref.api.catalog import write_catalog
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.model.array import VirtualGroup
 from gridref.serve.segments import LiteralSegment
 from gridref.testing.builders import chunked_array

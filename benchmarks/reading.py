@@ -21,7 +21,7 @@ import zarr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 
 FUSED = {"codec_pipeline.path": "zarr.core.codec_pipeline.FusedCodecPipeline"}
 Work = Callable[[], NDArray[Any]]

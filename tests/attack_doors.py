@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.errors import GridrefError
 from gridref.faces.http import create_app
 from tests.uvicorn_server import running

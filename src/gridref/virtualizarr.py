@@ -19,7 +19,7 @@ import xarray as xr
 from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.storage import MemoryStore
 
-from gridref.api.opening import Sources, readable, reader_for
+from gridref.api.readable import Sources, readable, reader_for
 from gridref.api.scan import scan
 from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package

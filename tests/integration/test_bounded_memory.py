@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.api.opening import CACHE_BYTES
+from gridref.api.readable import CACHE_BYTES
 
 SIDE = 2048
 CHUNK_BYTES = 4 * SIDE * SIDE

@@ -14,7 +14,7 @@ import xarray as xr
 
 import gridref
 from gridref.api.declaring import claimed
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.errors import BlockPendingError, CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray
 from tests.command import run_command

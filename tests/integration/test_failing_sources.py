@@ -19,7 +19,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.implementations.zip import ZipFileSystem
 
 import gridref
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.errors import GridrefError, ReadError, SourceUnavailableError
 from gridref.io import RetryPolicy, SourcePool, describe_source
 from gridref.model.manifest import Source

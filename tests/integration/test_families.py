@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.combine import CombineOptions, combine
 from gridref.errors import CombineError, UnclearLayoutError
 from tests.by_name import by_name

@@ -70,6 +70,15 @@ def test_readers_of_a_format_are_loaded_with_a_file_of_it(folder: Path) -> None:
     assert not tiff & {"h5py", "xarray", "zarr", "pandas"}
 
 
+def test_a_local_scan_loads_only_what_scans(folder: Path) -> None:
+    code = (
+        "import gridref; group = gridref.scan('a.h5'); import sys;"
+        " assert not [n for n in ('combine', 'catalog', 'serve') if f'gridref.{n}' in sys.modules];"
+        " assert group['v'][2] == 2"
+    )
+    assert not loaded_by(code, folder) & {"asyncio", "fsspec", "pyarrow"}
+
+
 @pytest.mark.long
 def test_original_readers_are_loaded_with_a_file_to_compare(folder: Path) -> None:
     verified = "import gridref; assert gridref.verify(gridref.scan({!r})).n_chunks"

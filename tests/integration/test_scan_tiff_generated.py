@@ -18,7 +18,7 @@ import tifffile
 import xarray as xr
 from numpy.typing import NDArray
 
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.api.verify import verify
 from gridref.errors import (
     DecodeError,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gridref
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.combine import CombineOptions, combine
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy

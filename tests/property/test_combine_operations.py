@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.catalog import open_catalog, write_catalog
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.indexing import flip, getitem

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gridref
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.errors import GridrefError
 
 __all__ = ["ATTACKS", "attack", "change_member", "make_catalog", "members", "read_all", "sign"]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.api.units import converter
 from gridref.combine import CombineOptions
 from gridref.combine.fragments import Fragment, combine_fragments

@@ -33,8 +33,8 @@ from gridref.api.layout.layouts import (
     layout_of,
 )
 from gridref.api.layout.listings import with_inventory
-from gridref.api.opening import Sources, readable, reader_for
 from gridref.api.outcomes import RunOptions, each_part, scan_here
+from gridref.api.readable import Sources, readable, reader_for
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
 from gridref.api.summary import (
     change_lines,

@@ -34,9 +34,9 @@ from gridref.api.each_chunk import ChecksumScan, ValueScan, told_as, with_checks
 from gridref.api.layout.forecasts import forecast
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import AnyLayout, Order
-from gridref.api.opening import Sources, readable, reader_for
 from gridref.api.outcomes import RunOptions
 from gridref.api.places import At
+from gridref.api.readable import Sources, readable, reader_for
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
 from gridref.api.summary import (
     change_lines,

@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 
 from numpy.typing import ArrayLike, NDArray
 
-from gridref.api.opening import SourceAccess, Sources, readable
+from gridref.api.readable import SourceAccess, Sources, readable
 from gridref.api.units import with_converter
 from gridref.combine import (
     CombineOptions,

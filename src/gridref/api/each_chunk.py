@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.api.decoding import decoded_values
-from gridref.api.opening import Sources
+from gridref.api.readable import Sources
 from gridref.catalog.checksums import write_checksums
 from gridref.catalog.commit import Base, WriteTable
 from gridref.catalog.group import CatalogGroup

@@ -1,37 +1,24 @@
-"""Open catalogs, files and groups in memory for reading.
-
-`open_group` and `open_space` turn an address into a group and into its Zarr keys. `readable` gives
-the arrays of a group access to their sources.
-"""
+"""Groups, views and Zarr keys behind an address."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import replace
 from typing import Any
 
-from numpy.typing import NDArray
-
+from gridref.api.readable import reader_for
 from gridref.catalog import Trust, open_catalog
 from gridref.errors import CatalogError, GroupNotFoundError, InvalidRequestError, Place
-from gridref.io import Allow, SourcePool
-from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
-from gridref.model.indexing import isel
+from gridref.io import Allow
+from gridref.model.array import VirtualGroup
 from gridref.options import near_names
 from gridref.serve.conventions import with_conventions
 from gridref.serve.names import IN_ZARR, with_shown_names
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.objects import KeySpace
-from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
-
-# Groups, views and keys behind an address
-
-CACHE_BYTES = 256 * 2**20
-"""Size of the cache of decoded chunks that the requests to one store share."""
 
 StorageOptions = Mapping[str, Any]
 
@@ -115,13 +102,6 @@ def subgroup(root: VirtualGroup, group: str | None) -> VirtualGroup:
     return virtual_group
 
 
-def reader_for(
-    storage_options: StorageOptions | None = None, *, cache_bytes: int = CACHE_BYTES
-) -> Reader:
-    """A reader of source files."""
-    return Reader(SourcePool(storage_options), cache_bytes=cache_bytes)
-
-
 def rectilinear_enabled() -> bool:
     """Whether this process' zarr-python reads rectilinear chunk grids."""
     zarr = sys.modules.get("zarr")
@@ -171,64 +151,3 @@ def open_space(
         )
     shown = with_conventions(with_shown_names(group, IN_ZARR))
     return KeySpace(shown, options), ObjectReader(reader_for(storage_options))
-
-
-# Arrays that can be read, as `gridref.scan` and `open_catalog` return them
-
-
-@dataclass(frozen=True)
-class Sources:
-    """The sources that arrays were opened with: equal if their options are.
-
-    Attributes
-    ----------
-    storage_options
-        Options of fsspec's filesystems.
-    """
-
-    storage_options: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
-
-    @cached_property
-    def reader(self) -> Reader:
-        """The reader of these sources; made when the first values are asked for."""
-        return reader_for(self.storage_options)
-
-
-@dataclass(frozen=True)
-class SourceAccess:
-    """How one array is read.
-
-    Attributes
-    ----------
-    sources
-        Shared by all arrays that were opened together.
-    name
-        Path of the array, for messages.
-    """
-
-    sources: Sources
-    name: str | None = None
-
-    def read(self, array: VirtualArray, selection: Any = None) -> NDArray[Any]:
-        """The values of a selection."""
-        return self.sources.reader.read(array, selection, name=self.name)
-
-    def isel(self, array: VirtualArray, selection: Mapping[str, Any]) -> VirtualArray:
-        """The array of a selection by dimension name."""
-        return isel(array, selection)
-
-
-def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:
-    """The group with arrays that can be read, at any depth; lazy arrays stay lazy."""
-    prefix = f"{path}/" if path else ""
-    groups = {
-        name: readable(below, sources, f"{prefix}{name}") for name, below in group.groups.items()
-    }
-    arrays = LazyArrays(group.arrays, partial(_with_access, group.arrays, sources, prefix))
-    return replace(group, arrays=arrays, groups=groups)
-
-
-def _with_access(
-    arrays: Mapping[str, VirtualArray], sources: Sources, prefix: str, name: str
-) -> VirtualArray:
-    return arrays[name].with_changes(access=SourceAccess(sources, f"{prefix}{name}"))

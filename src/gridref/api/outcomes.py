@@ -15,7 +15,6 @@ from importlib.metadata import version
 from itertools import batched
 from typing import Any, Literal
 
-from gridref.api.aggregations import with_aggregations
 from gridref.api.kept_scans import KeptScans
 from gridref.api.workers import told, unlike_versions, workers
 from gridref.errors import GridrefError, InvalidRequestError
@@ -42,6 +41,9 @@ __version__ = version("gridref")
 OnError = Literal["raise", "skip"]
 type Outcome = VirtualGroup | GridrefError
 """The group of a scanned file, or the error."""
+
+_AGGREGATION = {"aggregated_dimensions", "aggregated_data"}
+"""The attributes of CF aggregation variables."""
 
 FILES_PER_PROCESS = 2000
 """Number of files for which another process pays off."""
@@ -129,6 +131,10 @@ def outcomes(
 def scan_described(address: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup:
     """Describe a file, and those that its aggregation variables name; raises as `scan` does."""
     group = scan_with(address, options)
+    if not any(_AGGREGATION & array.attrs.keys() for array in group.all_arrays().values()):
+        return group
+    from gridref.api.aggregations import with_aggregations  # few files need what it imports
+
     return with_aggregations(group, os.fspath(address), options, _scan_fragments)
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gridref.api.opening import Sources, readable
 from gridref.api.outcomes import RunOptions, outcomes, scan_described
-from gridref.api.summary import warn_of_left_out
+from gridref.api.readable import Sources, readable
 from gridref.errors import (
     FilesFailedError,
     GridrefError,
@@ -161,7 +160,7 @@ def scan(
     """
     settings = ScanOptions(**options, storage_options=storage_options)
     group = scan_described(file, settings)
-    warn_of_left_out(ScanReport(group.report.with_fate(Fate.DAMAGED)))
+    _warn_of_left_out(group.report.with_fate(Fate.DAMAGED))
     return readable(group, Sources(storage_options))
 
 
@@ -205,8 +204,15 @@ def scan_many(
     sources = Sources(storage_options)
     scanned = scan_each(addresses, settings, run, failures=failures, progress=progress)
     groups = [readable(group, sources) for _, group in scanned]
-    warn_of_left_out(ScanReport(failures.findings))
+    _warn_of_left_out(failures.findings)
     return groups
+
+
+def _warn_of_left_out(findings: Sequence[Finding]) -> None:
+    if findings:
+        from gridref.api.summary import warn_of_left_out
+
+        warn_of_left_out(ScanReport(tuple(findings)))
 
 
 def scan_each(

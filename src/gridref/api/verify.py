@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gridref.api.building import Job
 from gridref.api.catalog import Difference, Keeper, Verification
 from gridref.api.each_chunk import ChecksumScan
-from gridref.api.opening import open_group, reader_for
+from gridref.api.opening import open_group
 from gridref.api.originals import (
     Choice,
     Originals,
@@ -30,6 +30,7 @@ from gridref.api.originals import (
     shares_of,
     source_of,
 )
+from gridref.api.readable import reader_for
 from gridref.api.verify_labels import Labels, LabelsOfFile, texts_of
 from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
 from gridref.catalog.commit import recording

@@ -3,6 +3,8 @@
 `absolute_url` makes an address of a local path or an fsspec URL. `expand_urls` finds the files of
 patterns and folders, and `open_filesystem` opens the fsspec filesystem of an address. `policy_for`
 takes the prefixes that a user allows and returns a `SourcePolicy`.
+
+fsspec, with the event loop that it brings along, is imported with the first remote address.
 """
 
 from __future__ import annotations
@@ -17,13 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import fsspec
-import fsspec.core
-
 from gridref.errors import InvalidRequestError, Place, SourceUnavailableError
 from gridref.extras import missing_package
 from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable
-from gridref.io.filesystems import HttpClient, find_files, glob_files, is_object_store
 from gridref.io.requests import within_limit
 from gridref.model.source_policy import EVERYTHING, SourcePolicy, checked_prefix
 from gridref.secrets import cut_short, shown_address, without_secrets
@@ -165,6 +163,8 @@ def options_for(
         inner["config_kwargs"] = {**_s3_settings(), **inner.get("config_kwargs", {})}
     else:
         inner["client_kwargs"] = {"timeout": _http_timeout(), **inner.get("client_kwargs", {})}
+        from gridref.io.filesystems import HttpClient
+
         inner.setdefault("get_client", HttpClient.of(base, policy))
     return options
 
@@ -196,11 +196,13 @@ def catalog_options(storage_options: Mapping[str, Any] | None) -> Mapping[str, A
 
 def _is_by_protocol(options: Mapping[str, Any]) -> bool:
     """Whether these are options by protocol, and not those of one filesystem."""
+    from fsspec import available_protocols
+
     named = [
         name
         for name, value in options.items()
         if isinstance(value, Mapping)
-        and (name == _CATALOG or "://" in name or name in fsspec.available_protocols())
+        and (name == _CATALOG or "://" in name or name in available_protocols())
     ]
     if named and len(named) < len(options):
         others = ", ".join(sorted({*options} - {*named}))
@@ -241,10 +243,12 @@ def open_filesystem(
     SourceUnavailableError
         If the archive that the filesystem is in cannot be opened.
     """
+    from fsspec.core import url_to_fs
+
     if policy is not None:
         policy.require(real_path(url))
     try:
-        filesystem, path = fsspec.core.url_to_fs(url, **options_for(url, storage_options, policy))
+        filesystem, path = url_to_fs(url, **options_for(url, storage_options, policy))
     except ImportError as error:
         raise missing_package(f"reading {shown_address(url)}", error) from shown(error, url)
     except (TypeError, ValueError) as error:
@@ -348,6 +352,8 @@ def _walk_local(folder: str, names: DataNames) -> list[str]:
 def _expand_remote(
     url: str, storage_options: Mapping[str, Any] | None, names: DataNames
 ) -> list[str]:
+    from gridref.io.filesystems import find_files, glob_files, is_object_store
+
     if names.is_folder(url) and not _GLOB.search(url):
         return [url.rstrip("/")]
     filesystem, path = open_filesystem(url, storage_options)

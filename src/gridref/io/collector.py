@@ -12,10 +12,10 @@ that are too large to be read whole.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import fsspec.asyn
+from typing import Any
 
 from gridref.forks import new_lock
 
@@ -45,9 +45,10 @@ def collector_paused() -> Iterator[None]:
 
 def _finish_running_collection() -> None:
     """Wait until fsspec's thread has ended a collection that it may be in."""
-    loop = fsspec.asyn.loop[0]
+    fsspec: Any = sys.modules.get("fsspec.asyn")
+    loop = fsspec and fsspec.loop[0]
     if loop is not None and loop.is_running():
-        fsspec.asyn.sync(loop, _nothing)
+        fsspec.sync(loop, _nothing)
 
 
 async def _nothing() -> None:

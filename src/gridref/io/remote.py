@@ -14,7 +14,6 @@ size.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,8 +21,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import batched
 from typing import Any
-
-from fsspec.archive import AbstractArchiveFileSystem
 
 from gridref.cache import LRU, cache_bytes
 from gridref.errors import GridrefError, Place, SourceUnavailableError
@@ -76,6 +73,8 @@ async def asked(
     Each range has the time that `Limits.seconds_for` gives all of them: a server that sends a byte
     now and then is as bad as one that sends none.
     """
+    import asyncio
+
     ask = _ASKERS[type(filesystem).__name__]
     limit = limits().seconds_for(sum(stops) - sum(starts))
 
@@ -438,6 +437,8 @@ def _http_server(url: str) -> str | None:
 
 
 def _plain(filesystem: Any, path: str, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+    from fsspec.archive import AbstractArchiveFileSystem
+
     ask = within_limit(filesystem, "cat_ranges", sum(stops) - sum(starts))
     with _one_at_a_time if isinstance(filesystem, AbstractArchiveFileSystem) else nullcontext():
         results = ask([path] * len(starts), list(starts), list(stops), on_error="return")

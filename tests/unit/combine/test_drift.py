@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from gridref import concat
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.combine.combining import BATCH_GROUPS
 from gridref.combine.rules.times import INLINE_LIMIT_BYTES

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gridref.serve.pages
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.model.array import VirtualGroup
 from gridref.model.joining import concatenate
 from gridref.serve.object_reader import ObjectReader

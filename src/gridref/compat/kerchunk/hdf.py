@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Literal
 
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.api.scan import scan
 from gridref.compat.kerchunk.output import filled
 from gridref.errors import InvalidRequestError

@@ -10,7 +10,7 @@ from typing import Any
 
 import fsspec
 
-from gridref.api.opening import Sources, readable
+from gridref.api.readable import Sources, readable
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
 from gridref.formats.kerchunk.files import scan_references
 from gridref.formats.kerchunk.references import Reference, as_text, references_in

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.api.fragments import Fragmented, whole_fragments
-from gridref.api.opening import open_group, reader_for
+from gridref.api.opening import open_group
+from gridref.api.readable import reader_for
 from gridref.catalog.folder import publish_file
 from gridref.combine.rules.packing import PACKING_ATTRIBUTES, Packing, float_dtype
 from gridref.errors import GridrefError, NotRepresentableError

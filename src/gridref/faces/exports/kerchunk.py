@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.catalog.folder import publish_file, write_errors_told
 from gridref.errors import InvalidRequestError, Message, NotRepresentableError, Option, Place
 from gridref.extras import missing_package

@@ -13,7 +13,8 @@ from typing import Any
 import pandas as pd
 from pyarrow import parquet
 
-from gridref.api.opening import CACHE_BYTES, view_options
+from gridref.api.opening import view_options
+from gridref.api.readable import CACHE_BYTES
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.errors import GridrefError, InvalidRequestError, SourceNotAllowedError
 from gridref.faces.web.front_page import Listed

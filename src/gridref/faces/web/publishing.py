@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gridref.api.catalog import Published, open_catalog, write_catalog
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.catalog import CatalogGroup
 from gridref.catalog.folder import write_errors_told
 from gridref.catalog.kept_report import CatalogReport

@@ -20,7 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 
 from gridref.api.decoding import decoded_values
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError
 from gridref.faces.xarray.meaning import (
     check_alike,

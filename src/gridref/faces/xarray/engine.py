@@ -19,8 +19,9 @@ import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
 from gridref.api.building import Job
 from gridref.api.layout.layouts import AnyLayout, Order
 from gridref.api.opened_data import DataAddress, open_data
-from gridref.api.opening import group_path, reader_for, subgroup
+from gridref.api.opening import group_path, subgroup
 from gridref.api.outcomes import RunOptions
+from gridref.api.readable import reader_for
 from gridref.combine import CombineOptions
 from gridref.faces.xarray.encoding import variable_encoding
 from gridref.faces.xarray.lazy import LazyVirtualArray

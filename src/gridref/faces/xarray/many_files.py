@@ -16,8 +16,9 @@ import xarray as xr
 from gridref.api.building import Job
 from gridref.api.kept_scans import user_folder
 from gridref.api.layout.cubes import flat, nested_urls
-from gridref.api.opening import reader_for, subgroup
+from gridref.api.opening import subgroup
 from gridref.api.outcomes import RunOptions
+from gridref.api.readable import reader_for
 from gridref.api.scan import Failures, scan_each
 from gridref.api.summary import warn_of_left_out
 from gridref.combine import CombineOptions

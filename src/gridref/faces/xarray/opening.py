@@ -28,7 +28,8 @@ from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import Combining, Labels, Layout, Mosaic, Ragged, Row, Stack
 from gridref.api.layout.sources import LabelSources
 from gridref.api.opened_data import open_data
-from gridref.api.opening import reader_for, subgroup
+from gridref.api.opening import subgroup
+from gridref.api.readable import reader_for
 from gridref.api.scan import scan_each
 from gridref.api.units import with_converter
 from gridref.combine import Combination, CombineOptions, DriftReport, combine

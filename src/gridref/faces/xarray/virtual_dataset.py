@@ -20,7 +20,7 @@ import xarray as xr
 from xarray.indexes import Index, PandasIndex
 
 from gridref.api.decoding import coordinate_names, decoded
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.faces.xarray.duck_array import LOAD_LIMIT_BYTES, VirtualDuckArray
 from gridref.faces.xarray.meaning import files_of

@@ -18,11 +18,7 @@ from zarr.abc.store import (
 )
 from zarr.buffer import default_buffer_prototype
 
-from gridref.api.opening import (
-    open_group,
-    open_space,
-    view_options,
-)
+from gridref.api.opening import open_group, open_space, view_options
 from gridref.catalog import CatalogGroup, Trust
 from gridref.errors import ReadOnlyError
 from gridref.io import Allow

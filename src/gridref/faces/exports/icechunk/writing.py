@@ -34,7 +34,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from gridref.api.catalog import open_catalog
-from gridref.api.opening import reader_for
+from gridref.api.readable import reader_for
 from gridref.errors import (
     InvalidRequestError,
     Message,

@@ -1,0 +1,90 @@
+"""Arrays that can be read, as `gridref.scan` and `gridref.open_catalog` return them.
+
+What reads them is imported with the first values: many files are scanned and never read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from gridref.io import SourcePool
+from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
+from gridref.model.indexing import isel
+
+if TYPE_CHECKING:
+    from gridref.serve.reader import Reader
+
+CACHE_BYTES = 256 * 2**20
+"""Size of the cache of decoded chunks that the requests to one store share."""
+
+
+def reader_for(
+    storage_options: Mapping[str, Any] | None = None, *, cache_bytes: int = CACHE_BYTES
+) -> Reader:
+    """A reader of source files."""
+    from gridref.serve.reader import Reader
+
+    return Reader(SourcePool(storage_options), cache_bytes=cache_bytes)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The sources that arrays were opened with: equal if their options are.
+
+    Attributes
+    ----------
+    storage_options
+        Options of fsspec's filesystems.
+    """
+
+    storage_options: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """The reader of these sources; made when the first values are asked for."""
+        return reader_for(self.storage_options)
+
+
+@dataclass(frozen=True)
+class SourceAccess:
+    """How one array is read.
+
+    Attributes
+    ----------
+    sources
+        Shared by all arrays that were opened together.
+    name
+        Path of the array, for messages.
+    """
+
+    sources: Sources
+    name: str | None = None
+
+    def read(self, array: VirtualArray, selection: Any = None) -> NDArray[Any]:
+        """The values of a selection."""
+        return self.sources.reader.read(array, selection, name=self.name)
+
+    def isel(self, array: VirtualArray, selection: Mapping[str, Any]) -> VirtualArray:
+        """The array of a selection by dimension name."""
+        return isel(array, selection)
+
+
+def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:
+    """The group with arrays that can be read, at any depth; lazy arrays stay lazy."""
+    prefix = f"{path}/" if path else ""
+    groups = {
+        name: readable(below, sources, f"{prefix}{name}") for name, below in group.groups.items()
+    }
+    arrays = LazyArrays(group.arrays, partial(_with_access, group.arrays, sources, prefix))
+    return replace(group, arrays=arrays, groups=groups)
+
+
+def _with_access(
+    arrays: Mapping[str, VirtualArray], sources: Sources, prefix: str, name: str
+) -> VirtualArray:
+    return arrays[name].with_changes(access=SourceAccess(sources, f"{prefix}{name}"))
