@@ -69,7 +69,7 @@ class Limits:
     xml_characters: int = 4 * 2**20
     """Characters of GDAL's metadata in a tag, which is XML; bytes of a JPEG 2000 box."""
     companion_bytes: int = 64 * 2**20
-    """Bytes of the file beside an OME-TIFF file that holds its XML."""
+    """Bytes of the file beside an OME-TIFF file that holds its XML, and of index files of GRIB."""
     coordinates: int = 2**23
     """Coordinates along an axis of an image; they are kept inline, and longer axes have none."""
 

@@ -22,6 +22,7 @@ from gridref.codecs.stage import (
     ArraySpec,
     BytesCodec,
     BytesDecode,
+    Check,
     Fill,
     Raw,
     SerialCodec,
@@ -111,6 +112,8 @@ class _Pipeline:
     fill
         Decodes the last bytes -> bytes codec into given memory; None if it cannot, or if its output
         is not in the order of the elements.
+    check
+        Compares stored bytes with a claim about them; None for codecs that know of none.
     """
 
     prefix: bytes
@@ -120,6 +123,15 @@ class _Pipeline:
     array_stages: tuple[tuple[str, ArrayDecode], ...]
     spec: ArraySpec
     fill: Fill | None
+    check: Check | None
+
+    def compare(self, data: bytes | memoryview, claim: int) -> None:
+        """Raise unless stored bytes are what a claim says, if there is one."""
+        if claim and self.check is not None:
+            try:
+                self.check(data, claim)
+            except ValueError as error:
+                raise DecodeError(f"codec {self.serial_stage[0]}: {error}") from error
 
     def run(self, data: bytes | memoryview, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Decode one chunk, into `out` if possible."""
@@ -225,6 +237,7 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
         tuple(reversed(array_stages)),
         ArraySpec(shape, encoding.dtype),
         fill,
+        None if bytes_codecs else serial.check,
     )
 
 
@@ -258,7 +271,8 @@ def decode_chunk(
     shape
         Shape of the stored chunk if it is not ``encoding.chunk_shape`` (truncated edges).
     filter_mask
-        Bit ``i`` means that the ``i``-th bytes -> bytes codec was not applied to this chunk.
+        Bit ``i`` means that the ``i``-th bytes -> bytes codec was not applied to this chunk. For a
+        codec with a `SerialCodec.check` that stands alone, it claims what the bytes are.
     out
         Memory that the elements may be decoded into, which spares a copy: C-contiguous, of the
         chunk's shape and dtype. It holds them if it is the result; else it may hold anything.
@@ -274,5 +288,9 @@ def decode_chunk(
     DecodeError
         If the bytes are not what the codec chain produces, or a codec cannot be decoded.
     """
-    pipeline = _resolve(encoding, encoding.chunk_shape if shape is None else shape, filter_mask)
+    shape = encoding.chunk_shape if shape is None else shape
+    if len(encoding.codecs) > 1:
+        return _resolve(encoding, shape, filter_mask).run(data, out)
+    pipeline = _resolve(encoding, shape, 0)  # no codec can be left out: the mask is a claim
+    pipeline.compare(data, filter_mask)
     return pipeline.run(data, out)

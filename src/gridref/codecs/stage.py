@@ -28,6 +28,9 @@ type SerialDecode = Callable[[Raw], NDArray[Any]]
 type ArrayDecode = Callable[[NDArray[Any]], NDArray[Any]]
 """Undoes an array -> array codec."""
 
+type Check = Callable[[Raw, int], None]
+"""Compares stored bytes with the number that claims what they are."""
+
 type Fill = Callable[[Raw, memoryview], Raw]
 """Decodes bytes into memory of exactly their decoded size; returns the written part of it."""
 
@@ -136,12 +139,16 @@ class SerialCodec:
         Size in bytes of the encoded form of such an array, if it is determined.
     required, problem
         As for `BytesCodec`.
+    check
+        Raises if bytes are not those that a chunk's number claims. Without other codecs, the
+        filter mask of a chunk is that number; 0 claims nothing.
     """
 
     decoder: Callable[[Config, ArraySpec], SerialDecode]
     stored_bytes: Callable[[Config, ArraySpec], int | None] = _unknown_serial_size
     required: tuple[str, ...] = ()
     problem: Callable[[Config], str | None] = _no_problem
+    check: Check | None = None
 
 
 @dataclass(frozen=True)

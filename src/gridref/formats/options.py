@@ -12,6 +12,7 @@ from gridref.options import Shown, check_choices, refuses_unknown
 
 OnUnsupported = Literal["raise", "skip"]
 PhonyDims = Literal["sort", "access"]
+IndexFiles = Literal["labels", "offsets"]
 Parser = Callable[..., Any]
 """Called as ``parser(url, registry)``, VirtualiZarr's way, or as kerchunk's scanners are."""
 
@@ -41,6 +42,10 @@ class ScanOptions(Shown):
         Maximum number of bytes of values that are read and kept in the references, for each array.
     max_objects
         Maximum number of groups, datasets and links that are followed in a file.
+    index_files
+        What to take from index files beside remote GRIB files (``.idx``, ``.index``).
+        ``"labels"``: what each message is, which is compared with the message when it is read.
+        ``"offsets"``: only where messages begin; all of their headers are read.
     parser
         A scanner to use in place of gridref's own: a parser of VirtualiZarr
         (``virtualizarr.parsers.NetCDF3Parser()``), a scanner of kerchunk
@@ -60,6 +65,7 @@ class ScanOptions(Shown):
     max_chunk_bytes: int = 4 << 20
     max_inline_bytes: int = 16 << 20
     max_objects: int = 1_000_000
+    index_files: IndexFiles = "labels"
     parser: Parser | str | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:

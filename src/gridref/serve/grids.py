@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gridref.errors import NotRepresentableError
+from gridref.errors import Message, NotRepresentableError, Option
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK, common_along
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec, element_bytes
@@ -61,6 +61,13 @@ def one_encoding(array: VirtualArray) -> Encoding:
         )
     encoding = array.encodings[int(used[0])]
     if array.has_filter_masks:
+        if encoding.codecs[0].name in INSTALLED_CODECS:
+            raise NotRepresentableError(
+                Message(
+                    "index files say what its messages are, which only gridref checks: scan with ",
+                    Option("index_files", "offsets"),
+                )
+            )
         raise NotRepresentableError("single chunks have filters switched off")
     if encoding.prefix:
         raise NotRepresentableError("bytes must be put before each chunk")

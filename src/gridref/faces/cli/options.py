@@ -212,6 +212,11 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "max_objects": _option(
         int, "Follow at most this many objects and links in a file. Default: 1000000.", _SCANNING
     ),
+    "index_files": _text(
+        "What to take from .idx and .index files beside remote GRIB files. labels: what each"
+        " message is, compared when it is read (default). offsets: only where messages begin.",
+        _SCANNING,
+    ),
     "parser": _text(
         "Scan with a parser of VirtualiZarr or a scanner of kerchunk instead:"
         " virtualizarr.parsers:NetCDF3Parser, kerchunk.grib2:GribToZarr.",

@@ -135,8 +135,15 @@ class _Sorted:
         self.findings.refuse(path, UnsupportedFeatureError(reason))
 
 
-def group_of_fields(fields: Sequence[Field], source: Source, options: ScanOptions) -> VirtualGroup:
+def group_of_fields(
+    fields: Sequence[Field], source: Source, options: ScanOptions, unfit: str = ""
+) -> VirtualGroup:
     """Describe the fields of a file.
+
+    Parameters
+    ----------
+    unfit
+        Why an index file beside it is not used, for the report.
 
     Raises
     ------
@@ -144,6 +151,8 @@ def group_of_fields(fields: Sequence[Field], source: Source, options: ScanOption
         For the first field that is not read, unless such ones are to be skipped.
     """
     found = _sorted(fields, source)
+    if unfit:
+        found.findings.note("/index file", Fate.SKIPPED, unfit)
     tree: dict[tuple[str, ...], VirtualGroup] = {}
     for path, group in found.groups.items():
         tree[path] = _built(path, group, found)
@@ -344,13 +353,13 @@ def _array(
 ) -> VirtualArray:
     counts = tuple(len(axis) for axis in axes.values())
     rows = np.zeros(math.prod(counts), np.int64)
-    lengths = np.zeros_like(rows)
+    lengths, claims = np.zeros_like(rows), np.zeros_like(rows)
     positions = [3 if dim == level else _DIMS.index(dim) for dim in axes]
     strides = [math.prod(counts[at + 1 :]) for at in range(len(counts))]
     places = list(zip(positions, axes.values(), strides, strict=True))
     for labels, each in variable.fields.items():
         row = sum(axis[labels[position]] * stride for position, axis, stride in places)
-        rows[row], lengths[row] = each.offset, each.length
+        rows[row], lengths[row], claims[row] = each.offset, each.length, each.claim
     grid = variable.grid
     chunk_shape = (1,) * len(counts) + grid.shape
     manifest = ChunkManifest.from_columns(
@@ -358,6 +367,7 @@ def _array(
         offset=rows,
         length=lengths,
         state=np.where(lengths > 0, ChunkState.RANGE, ChunkState.MISSING),
+        filter_mask=claims,
     )
     return VirtualArray.of_one_block(
         counts + grid.shape,

@@ -9,18 +9,21 @@ Source: WMO Manual on Codes I.2, FM 92 GRIB, edition 1 and edition 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gridref.codecs.grib import PACKINGS, MessageError, total_length
+from gridref.codecs.grib import PACKINGS, MessageError, claim_of, total_length
 from gridref.errors import Place, SourceFormatError
 from gridref.formats.grib.product import Product, product_1, product_2
-from gridref.io import ScanFile
+from gridref.io import Merging, ScanFile, plan_reads
 from gridref.limits import beyond, limits
 
-_MAGIC = b"GRIB"
+MAGIC = b"GRIB"
 _LOCAL_BYTES, _REMOTE_BYTES = 1 << 10, 64 << 10
 """What is read of a message at once: most headers are shorter."""
+_MOST_AHEAD = 500
+"""Messages whose headers are asked for at once."""
 _HUGE_1 = 0x800000
 """Set in lengths of edition 1 that are in units of 120 bytes, as ECMWF writes them."""
 
@@ -39,6 +42,8 @@ class Field:
         Its grid section.
     product
         What it is; the error that says why it is not known.
+    claim
+        Compared with the message when it is read, if only an index file says what it is; else 0.
     """
 
     offset: int
@@ -46,22 +51,30 @@ class Field:
     edition: int
     grid: bytes
     product: Product | MessageError
+    claim: int = 0
 
 
-def walk(file: ScanFile, head: bytes, max_fields: int) -> list[Field]:
-    """Read the headers of all messages of a file, of which `head` is the beginning.
+def walk(file: ScanFile, head: bytes, max_fields: int, starts: Sequence[int] = ()) -> list[Field]:
+    """Read the headers of all messages of a file.
+
+    Parameters
+    ----------
+    head
+        Its beginning.
+    starts
+        Where messages probably begin, ascending: a server is asked for many headers at once.
 
     Raises
     ------
     SourceFormatError
         If it is damaged or cut off.
     """
-    window = _Window(file, head)
+    window = Window(file, head, starts)
     fields: list[Field] = []
     at = 0
     while (at := _next_message(window, at)) < file.size:
         try:
-            stop, found = _message(window, at)
+            stop, found = read_message(window, at)
         except MessageError as error:
             place = Place(source=file.name, start=at, stop=file.size)
             raise SourceFormatError(f"message {len(fields) + 1}: {error}", place) from error
@@ -74,13 +87,16 @@ def walk(file: ScanFile, head: bytes, max_fields: int) -> list[Field]:
     return fields
 
 
-class _Window:
-    """Bytes of a file, of which a piece is at hand."""
+class Window:
+    """Bytes of a file, of which a piece is at hand. Parameters are those of `walk`."""
 
-    def __init__(self, file: ScanFile, head: bytes) -> None:
+    def __init__(self, file: ScanFile, head: bytes, starts: Sequence[int] = ()) -> None:
         self.file = file
         self.start, self.data = 0, head
-        self.n_bytes = _REMOTE_BYTES if file.is_remote else _LOCAL_BYTES
+        is_unknown = file.is_remote and not starts
+        self.n_bytes = _REMOTE_BYTES if is_unknown else _LOCAL_BYTES
+        self._starts = starts if file.is_remote else ()
+        self._n_asked = 0
 
     def take(self, at: int, n_bytes: int) -> bytes:
         """Some bytes.
@@ -94,19 +110,32 @@ class _Window:
         if first < 0 or first + n_bytes > len(self.data):
             if at + n_bytes > self.file.size:
                 raise MessageError("the file ends inside of it")
+            self._ask_ahead(at)
             length = min(max(n_bytes, self.n_bytes), self.file.size - at)
             self.start, self.data = at, self.file.read_many([at], [length])[0]
             first = 0
         return self.data[first : first + n_bytes]
 
+    def _ask_ahead(self, at: int) -> None:
+        """Ask for the next headers at once, with the ends before them. The file keeps them."""
+        if self._n_asked < len(self._starts) and at >= self._starts[self._n_asked] - 4:
+            first = max(bisect_left(self._starts, at), self._n_asked)
+            some = self._starts[first : first + _MOST_AHEAD]
+            self._n_asked = first + len(some)
+            offsets = [max(start - 4, 0) for start in some]
+            stops = [min(start + _LOCAL_BYTES, self.file.size) for start in some]
+            lengths = [stop - start for start, stop in zip(offsets, stops, strict=True)]
+            near = plan_reads(offsets, lengths, Merging(_REMOTE_BYTES, 1 << 20))
+            self.file.read_many(near.start.tolist(), (near.stop - near.start).tolist())
 
-def _next_message(window: _Window, at: int) -> int:
+
+def _next_message(window: Window, at: int) -> int:
     """The beginning of the next message; the end of the file if there is none."""
     size, most = window.file.size, limits().gap_bytes
     start = at
     while at < size:
         piece = window.take(at, min(window.n_bytes, size - at))
-        found = piece.find(_MAGIC)
+        found = piece.find(MAGIC)
         if found >= 0:
             return at + found
         at += max(len(piece) - 3, 1) if at + len(piece) < size else len(piece)
@@ -117,7 +146,7 @@ def _next_message(window: _Window, at: int) -> int:
     return size
 
 
-def _message(window: _Window, at: int) -> tuple[int, list[Field]]:
+def read_message(window: Window, at: int) -> tuple[int, list[Field]]:
     """The end of a message, and its fields."""
     head = window.take(at, min(16, window.file.size - at))
     length = total_length(head)
@@ -138,7 +167,54 @@ def _message(window: _Window, at: int) -> tuple[int, list[Field]]:
 # Edition 2
 
 
-def _fields_2(window: _Window, at: int, stop: int, discipline: int) -> Iterator[Field]:
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a message of edition 2 with one field says before its values.
+
+    Attributes
+    ----------
+    length
+        Size of the message.
+    discipline
+        In section 0.
+    identification, grid, product
+        Sections 1, 3 and 4.
+    """
+
+    length: int
+    discipline: int
+    identification: bytes
+    grid: bytes
+    product: bytes
+
+    @property
+    def claim(self) -> int:
+        """See `claim_of`."""
+        return claim_of(self.discipline, self.identification, self.grid, self.product)
+
+
+def read_header(window: Window, at: int) -> Header | None:
+    """The sections before section 5; None if they are not as in edition 2, each of them once."""
+    head = window.take(at, 16)
+    length = total_length(head)
+    if head[:4] != MAGIC or head[7] != 2 or at + length > window.file.size:
+        return None
+    held: dict[int, bytes] = {}
+    place = at + 16
+    while True:
+        number, n_bytes = _section_2(window, place, at + length)
+        if number == 5:
+            break
+        if number in held or n_bytes > _LOCAL_BYTES:
+            return None
+        held[number] = window.take(place, n_bytes)
+        place += n_bytes
+    if not {1, 3, 4} <= held.keys():
+        return None
+    return Header(length, head[6], held[1], held[3], held[4])
+
+
+def _fields_2(window: Window, at: int, stop: int, discipline: int) -> Iterator[Field]:
     """The fields of a message; `held` are the sections that hold on for the next one."""
     held: dict[int, bytes] = {}
     place, n_found = at + 16, 0
@@ -161,7 +237,7 @@ def _fields_2(window: _Window, at: int, stop: int, discipline: int) -> Iterator[
         raise MessageError("its sections do not fill it")
 
 
-def _section_2(window: _Window, place: int, stop: int) -> tuple[int, int]:
+def _section_2(window: Window, place: int, stop: int) -> tuple[int, int]:
     head = window.take(place, 5)
     length = int.from_bytes(head[:4], "big")
     if length < 5 or place + length > stop - 4 or not 1 <= head[4] <= 7:
@@ -182,7 +258,7 @@ def _product_2(discipline: int, held: dict[int, bytes]) -> Product | MessageErro
 # Edition 1
 
 
-def _field_1(window: _Window, at: int, stop: int) -> Field:
+def _field_1(window: Window, at: int, stop: int) -> Field:
     product, place = _section_1(window, at + 8, stop)
     if len(product) < 28:
         raise MessageError("its product is cut off")
@@ -206,7 +282,7 @@ def _field_1(window: _Window, at: int, stop: int) -> Field:
     return Field(at, stop - at, 1, grid, what)
 
 
-def _section_1(window: _Window, place: int, stop: int) -> tuple[bytes, int]:
+def _section_1(window: Window, place: int, stop: int) -> tuple[bytes, int]:
     length = int.from_bytes(window.take(place, 3), "big")
     if length < 3 or place + length > stop:
         raise MessageError(f"its section at byte {place} has {length} bytes")
@@ -215,7 +291,7 @@ def _section_1(window: _Window, place: int, stop: int) -> tuple[bytes, int]:
     return window.take(place, length), place + length
 
 
-def _huge_length(window: _Window, at: int, length: int) -> int:
+def _huge_length(window: Window, at: int, length: int) -> int:
     """Length of a message beyond 8 MB, by the length that section 4 states instead."""
     place = at + 8
     product = window.take(place, 8)

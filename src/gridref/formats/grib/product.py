@@ -344,6 +344,71 @@ def _interval(
     }
 
 
+@dataclass(frozen=True)
+class Moment:
+    """Where a field of a forecast is in time, and of which member it is.
+
+    Attributes
+    ----------
+    start
+        Reference time.
+    begin, end
+        Seconds from there to the field, or to both ends of its window; `end` is None for a field
+        of an instant.
+    number
+        Member of the ensemble; None if it is not told.
+    """
+
+    start: datetime
+    begin: int
+    end: int | None = None
+    number: int | None = None
+
+
+def sections_at(
+    identification: bytes, section: bytes, moment: Moment
+) -> tuple[bytes, bytes] | None:
+    """Sections 1 and 4 of the same product at another time, for another member.
+
+    None where the template is not read or cannot say it: what has several windows, units of
+    months, or times that are no whole number of units.
+    """
+    template = int.from_bytes(section[7:9], "big")
+    shift = _SHIFTS.get(template)
+    if shift is None or (template in _INTERVALS) != (moment.end is not None):
+        return None
+    start, changed = bytearray(identification), bytearray(section)
+    try:
+        start[12:19] = _written(moment.start)
+        _put_time(changed, 17 + shift, moment.begin)
+        if moment.end is not None:
+            at = 34 + _INTERVALS[template] + shift
+            if changed[at + 7] != 1:
+                return None
+            changed[at : at + 7] = _written(moment.start + timedelta(seconds=moment.end))
+            _put_time(changed, at + 14, moment.end - moment.begin)
+        if moment.number is not None:
+            if template not in _ENSEMBLES:
+                return None
+            changed[35 + shift : 36 + shift] = moment.number.to_bytes(1, "big")
+    except (KeyError, ValueError, OverflowError, IndexError):
+        return None
+    same_size = len(start) == len(identification) and len(changed) == len(section)
+    return (bytes(start), bytes(changed)) if same_size else None
+
+
+def _written(moment: datetime) -> bytes:
+    return moment.year.to_bytes(2, "big") + bytes(moment.timetuple()[1:6])
+
+
+def _put_time(section: bytearray, at: int, seconds: int) -> None:
+    """Write a time range in the unit that stands before it."""
+    count, rest = divmod(seconds, _UNITS[section[at]])
+    if rest or len(section) < at + 5:
+        raise ValueError("it is no whole number of units")
+    section[at + 1 : at + 5] = count.to_bytes(4, "big")
+
+
 # Edition 1
 
 

@@ -9,13 +9,13 @@ from gridref.model.array import VirtualGroup
 
 
 class GRIBScanner:
-    """Scans GRIB files of edition 1 and edition 2."""
+    """Scans GRIB files of edition 1 and edition 2, with the index files beside remote ones."""
 
     name = "GRIB"
     suffixes = (".grib", ".grib2", ".grib1", ".grb", ".grb2", ".grb1", ".grib_api")
     markers: tuple[str, ...] = ()
     folder_suffixes: tuple[str, ...] = ()
-    reach: Reach = "itself"
+    reach: Reach = "folder"
     about = About(
         read="editions 1 and 2: all packings but second order, all grids but spectral",
         refused="spherical harmonics, fields of unknown kinds",
@@ -32,8 +32,8 @@ class GRIBScanner:
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
         """Describe a file."""
         from gridref.formats.grib.arrays import group_of_fields
-        from gridref.formats.grib.header import walk
+        from gridref.formats.grib.index_files import fields_of
 
         file = location.opened
-        fields = walk(file, location.head, options.max_objects)
-        return group_of_fields(fields, file.source, options)
+        fields, unfit = fields_of(file, location.head, options)
+        return group_of_fields(fields, file.source, options, unfit)
