@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, override
 
+import fsspec
 import h5py
 import icechunk
 import netCDF4
@@ -30,6 +32,7 @@ from gridref.formats.n5.scanner import N5Scanner
 from gridref.formats.netcdf3.scanner import NetCDF3Scanner
 from gridref.formats.precomputed.scanner import PrecomputedScanner
 from gridref.formats.tiff.scanner import TIFFScanner
+from gridref.formats.wkw.scanner import WKWScanner
 from gridref.formats.zarr.scanner import ZarrScanner
 from gridref.testing.formats import Sample, ScannerTests
 from tests.dmrpp_files import write_dmrpp
@@ -38,6 +41,7 @@ from tests.hdf4_files import write_datasets
 from tests.jp2_files import write_jp2
 from tests.n5_files import write_attributes, write_dataset
 from tests.precomputed_files import write_volume
+from tests.wkw_files import voxels, write_mag
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")
 VOXELS = VALUES.reshape(2, 10, 7, 25)
@@ -190,6 +194,28 @@ class TestPrecomputedInfo(ScannerTests):
     @override
     def write_sample(self, folder: Path) -> Sample:
         return Sample(write_volume(folder, VOXELS) / "info", {"0/image": VOXELS})
+
+
+class TestWKW(ScannerTests):
+    scanner = WKWScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        values = voxels("u2", (2, 16, 32, 16))
+        write_mag(folder / "1", ((0, 0, 0), values), kind="LZ4")
+        return Sample(folder / "1", {"1": values})
+
+    @override
+    def test_values_of_a_remote_copy(self, sample: Sample) -> None:
+        """A remote magnification is named by its header."""
+        filesystem = fsspec.filesystem("memory")
+        folder = f"/gridref_testing/{os.getpid()}"
+        filesystem.put(str(sample.path.parent), folder, recursive=True)
+        try:
+            group = gridref.scan(f"memory:/{folder}/1/header.wkw")
+            np.testing.assert_array_equal(group.arrays["1"][...], sample.arrays["1"])
+        finally:
+            filesystem.rm(folder, recursive=True)
 
 
 class TestZarr(ScannerTests):

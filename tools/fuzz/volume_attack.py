@@ -15,11 +15,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import wkw
 from numpy.typing import NDArray
 
 import gridref
@@ -27,7 +31,7 @@ from gridref.errors import GridrefError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualGroup
 from gridref.serve.reader import Reader
-from tests import n5_files
+from tests import n5_files, wkw_files
 from tools.fuzz.catalog_attack import change_member
 
 SECONDS = 20
@@ -46,13 +50,14 @@ class Kind:
     write
         Writes volumes into a folder, and returns them.
     read
-        The values of a volume's arrays by path, as far as the other program reads them.
+        The values of a volume's arrays by path, as far as the other program reads them; it gets
+        their paths and attributes. It works in a process of its own, since it may die.
     order
         Byte order of the numbers in headers.
     """
 
     write: Callable[[Path], list[Path]]
-    read: Callable[[Path, VirtualGroup], dict[str, Values]]
+    read: Callable[[Path, dict[str, Any]], dict[str, Values]]
     order: str
 
 
@@ -78,9 +83,9 @@ def _write_n5(folder: Path) -> list[Path]:
     return [*volumes, folder / "lz4.n5"]
 
 
-def _read_n5(path: Path, group: VirtualGroup) -> dict[str, Values]:
+def _read_n5(path: Path, arrays: dict[str, Any]) -> dict[str, Values]:
     found = {}
-    for name in group.all_arrays():
+    for name in arrays:
         try:
             found[name] = n5_files.read_dataset(path / name)
         except (ValueError, OverflowError, TypeError):
@@ -88,7 +93,36 @@ def _read_n5(path: Path, group: VirtualGroup) -> dict[str, Values]:
     return found
 
 
-KINDS = {"n5": Kind(_write_n5, _read_n5, "big")}
+def _write_wkw(folder: Path) -> list[Path]:
+    volumes = []
+    for number, kind in enumerate(wkw_files.KINDS):
+        values = wkw_files.voxels(wkw_files.TYPES[number], (number + 1, 4, 4, 4)) + 1
+        path = folder / f"v{number}" / "color" / "1"
+        cubes = [((0, 0, 0), values), ((4, 0, 4), values[:, ::-1].copy(order="F"))]
+        wkw_files.write_mag(path, *cubes, kind=kind, block_length=2, file_blocks=2)
+        box = {"topLeft": [1, 0, 0], "width": 6, "height": 4, "depth": 7}
+        layer = {"name": "color", "boundingBox": box, "mags": [{"mag": [1, 1, 1]}]}
+        volume = wkw_files.write_properties(folder / f"v{number}", [layer], scale=[4, 4, 40])
+        volumes += [path, volume]
+    return volumes
+
+
+def _read_wkw(path: Path, arrays: dict[str, Any]) -> dict[str, Values]:
+    found = {}
+    for name, about in arrays.items():
+        start = np.array(about["offset"])
+        folder = path if (path / "header.wkw").exists() else path / name
+        try:
+            found[name] = wkw_files.read_mag(folder, start, start + about["shape"][1:])
+        except (wkw.wkw.WKWException, OverflowError):
+            continue
+    return found
+
+
+KINDS = {
+    "n5": Kind(_write_n5, _read_n5, "big"),
+    "wkw": Kind(_write_wkw, _read_wkw, "little"),
+}
 
 
 # Mutations
@@ -104,7 +138,7 @@ def mutated(data: bytes, other: bytes, rng: random.Random, order: Any) -> bytes:
         return json.dumps(document).encode()
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4))):
-        at = rng.randrange(min(len(changed) + 1, rng.choice((8, 24, 64, len(changed) + 1))))
+        at = rng.randrange(min(len(changed) + 1, rng.choice((24, 64, *(2 * [len(changed) + 1])))))
         width = rng.choice((1, 1, 2, 4, 8))
         match rng.randrange(8):
             case 0 | 1:
@@ -126,14 +160,42 @@ def mutated(data: bytes, other: bytes, rng: random.Random, order: Any) -> bytes:
     return bytes(changed)
 
 
-def attack(path: Path, kind: Kind) -> str:
+class OtherProgram:
+    """A process that reads volumes with the other program; another one follows if it dies."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.n_died = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+    def read(self, path: Path, group: VirtualGroup) -> dict[str, Values]:
+        """The values that it reads; none if it dies."""
+        arrays = {
+            name: {**array.attrs, "shape": array.shape}
+            for name, array in group.all_arrays().items()
+            if array.size <= MOST_ELEMENTS
+        }
+        try:
+            return self.pool.submit(self.kind.read, path, arrays).result(SECONDS)
+        except (BrokenProcessPool, TimeoutError):
+            self.n_died += 1
+            for process in list(self.pool._processes.values()):  # noqa: SLF001 - one that hangs
+                process.kill()
+            self._start()
+            return {}
+
+
+def attack(path: Path, other: OtherProgram) -> str:
     """What a volume ends in: kinds of errors, or that it was read and compared."""
     try:
         group = gridref.scan(path, on_unsupported="skip")
     except GridrefError as error:
         return error.kind
     ends = set()
-    theirs = kind.read(path, group)
+    theirs = other.read(path, group)
     with SourcePool() as pool:
         reader = Reader(pool)
         for name, array in group.all_arrays().items():
@@ -153,6 +215,7 @@ def attack(path: Path, kind: Kind) -> str:
 
 def main(name: str, n_mutations: int, first_seed: int) -> None:
     kind, kept = KINDS[name], Path("build/volume_attack")
+    other = OtherProgram(kind)
     ends: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
         volumes = kind.write(Path(folder))
@@ -171,7 +234,7 @@ def main(name: str, n_mutations: int, first_seed: int) -> None:
                 path.write_bytes(mutated(content, rng.choice(files)[2], rng, kind.order))
             began = time.monotonic()
             try:
-                end = attack(volume, kind)
+                end = attack(volume, other)
             except Exception as error:  # noqa: BLE001 - that is what is looked for
                 end = f"broke: {type(error).__name__}: {error}"[:200]
             if time.monotonic() - began > SECONDS:
@@ -182,7 +245,7 @@ def main(name: str, n_mutations: int, first_seed: int) -> None:
                 end = end.partition(":")[0]
             ends[end] = ends.get(end, 0) + 1
             path.write_bytes(content)
-    print(ends)
+    print(ends, f"{other.n_died} times the other program died")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -155,6 +155,23 @@ class StoreFiles:
         )
         return sorted(set(names) - {""})
 
+    def keys_below(self, key: str) -> list[str] | None:
+        """Keys of all files below a key, sorted; None where nothing can be listed (HTTP)."""
+        if not self._local and self._lists_nothing:
+            return None
+        self._traffic.add(1)
+        if self._local:
+            paths: Iterable[str] = _files_below(self.address(key))
+            root = self.url
+        else:
+            root = self._path
+            paths = self._asked(key, "find", f"{root}/{key}".rstrip("/"))
+        return sorted(str(path).removeprefix(f"{root}/") for path in paths)
+
+    @property
+    def _lists_nothing(self) -> bool:
+        return self._filesystem.protocol in ("http", "https", ("http", "https"))
+
     def ranges(
         self, keys: Sequence[str], below: str
     ) -> Iterable[tuple[str, Source | bytes, int, int]]:
@@ -206,7 +223,7 @@ class StoreFiles:
 
     def _listed(self, below: str) -> dict[str, Mapping[str, Any]] | None:
         """The listing's information about each file; None if it lacks versions."""
-        if self._filesystem.protocol in ("http", "https", ("http", "https")):
+        if self._lists_nothing:
             return None
         self._traffic.add(1)
         path = f"{self._path}/{below}".rstrip("/")
@@ -284,6 +301,14 @@ def _files_in(path: str) -> list[str]:
         return []
     except OSError as error:
         raise unavailable(path, error) from error
+
+
+def _files_below(path: str) -> Iterator[str]:
+    def refuse(error: OSError) -> None:
+        raise unavailable(path, error) from error
+
+    for folder, _, names in os.walk(path, onerror=refuse):
+        yield from (f"{folder}/{name}" for name in names)
 
 
 def _found(keys: Iterable[str], sources: Iterable[Source | None]) -> dict[str, Source]:

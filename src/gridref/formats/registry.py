@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from gridref.formats.netcdf3.scanner import NetCDF3Scanner
     from gridref.formats.precomputed.scanner import PrecomputedScanner
     from gridref.formats.tiff.scanner import TIFFScanner
+    from gridref.formats.wkw.scanner import WKWScanner
     from gridref.formats.zarr.scanner import ZarrScanner
 
     _PROVEN: tuple[Scanner, ...] = (
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         N5Scanner(),
         JPEG2000Scanner(),
         PrecomputedScanner(),
+        WKWScanner(),
     )
 
 
@@ -191,6 +193,7 @@ BUILT_IN = {
     "grib": "gridref.formats.grib.scanner:GRIBScanner",
     "n5": "gridref.formats.n5.scanner:N5Scanner",
     "jpeg2000": "gridref.formats.jpeg2000.scanner:JPEG2000Scanner",
+    "wkw": "gridref.formats.wkw.scanner:WKWScanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }
 """gridref's own formats, in the order in which they are tried, before those of other packages.

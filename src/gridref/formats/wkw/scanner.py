@@ -1,0 +1,48 @@
+"""The scanner of WKW datasets: it recognises them and starts the scan."""
+
+from __future__ import annotations
+
+from gridref.formats.damage import refusing_damage
+from gridref.formats.location import Location
+from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import About, Reach
+from gridref.io import DataNames
+from gridref.model.array import VirtualGroup
+
+
+class WKWScanner:
+    """Scans WEBKNOSSOS datasets, and single magnifications of them.
+
+    A remote one is named by its ``header.wkw`` or ``datasource-properties.json``.
+    """
+
+    name = "WKW (folders)"
+    suffixes: tuple[str, ...] = ()
+    markers = ("header.wkw", "datasource-properties.json")
+    folder_suffixes: tuple[str, ...] = ()
+    reach: Reach = "folder"
+    about = About(
+        read="magnifications with any number of channels, layers with their voxel sizes",
+        refused="layers in other formats",
+        codecs="none, LZ4, LZ4HC",
+        oracle="wkw",
+        native="every Zarr v3 reader, if raw",
+    )
+
+    def recognises(self, location: Location) -> bool:
+        """Whether this is a folder with a header, or the header itself."""
+        if location.is_folder:
+            return location.is_named(DataNames((), self.markers))
+        if location.name == self.markers[0]:
+            return location.head.startswith(b"WKW")
+        return location.name == self.markers[1] and b'"dataLayers"' in location.head
+
+    def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
+        """Describe a dataset, or one magnification."""
+        from gridref.formats.chunk_files import StoreFiles
+        from gridref.formats.wkw.dataset import scan_dataset
+
+        url = location.url if location.is_folder else location.url.rpartition("/")[0]
+        with refusing_damage(location.url):
+            files = StoreFiles(url, options.storage_options, options.allow)
+            return scan_dataset(files, options)
