@@ -263,13 +263,21 @@ class UnclearLayoutError(InvalidRequestError):
     ----------
     choices
         The options of each way, in the order in which the message lists them.
+    groups
+        What each gives, as a `VirtualGroup`. A copy of the error in another process has none.
     """
 
     kind: ClassVar[str] = "unclear-layout"
 
-    def __init__(self, reason: str, choices: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(
+        self,
+        reason: str,
+        choices: Sequence[Mapping[str, Any]] = (),
+        groups: Sequence[Any] = (),
+    ) -> None:
         super().__init__(reason)
         self.choices = tuple(choices)
+        self.groups = tuple(groups)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.choices)

@@ -62,7 +62,7 @@ def _drawing(printed: str) -> Iterator[str]:
             yield line.rstrip()
             break
     for line in lines:
-        if re.match(r"array\s+shape", line):
+        if re.match(r"drift\s+variables|\d+ files,", line):
             return
         if line.strip():
             yield line.rstrip()

@@ -101,6 +101,24 @@ def test_advice_that_loses_nothing_is_taken_and_told(tmp_path: Path) -> None:
     )
 
 
+def test_advice_that_loses_nothing_can_be_asked_for(tmp_path: Path) -> None:
+    files = list(goes(made(tmp_path / "files")).files)
+    catalog = tmp_path / "cube.gridref"
+    with pytest.raises(gridref.errors.UnclearLayoutError, match="time_bounds differs") as asked:
+        gridref.build(files, catalog, resolve="ask")
+    (choice,) = asked.value.choices
+    gridref.build(files, catalog, **choice)
+    taken = gridref.build(files, tmp_path / "first.gridref", layout="first", resolve="ask")
+    found = gridref.build(files, tmp_path / "found.gridref", resolve="lossless")
+    shapes = {path: array.sizes_text for path, array in taken.all_arrays().items()}
+    assert shapes == {path: own.sizes_text for path, own in found.all_arrays().items()}
+    assert shapes == {
+        path: own.sizes_text for path, own in gridref.open_catalog(catalog).all_arrays().items()
+    }
+    with pytest.raises(gridref.errors.InvalidRequestError, match="'lossless', 'ask'"):
+        gridref.plan(files, resolve="no")
+
+
 def test_what_differs_beside_sweeps_is_kept_by_file(tmp_path: Path) -> None:
     files = list(volumes(made(tmp_path / "files")).files)
     problems = gridref.plan(files, "azimuth", **by_name(overlap="keep")).problems

@@ -41,7 +41,7 @@ def plan(*arguments: str) -> tuple[int, str]:
 
 
 def test_a_plan_shows_the_cube_each_drift_with_its_files_and_the_views(files: list[str]) -> None:
-    status, text = plan(*files, "--concat-dim", "time")
+    status, text = plan(*files, "--concat-dim", "time", "--all")
     assert status == 0
     assert "5 files, 1 drift, 0 problems" in text
     (row,) = [line for line in text.splitlines() if "packing" in line and "files 1 to 3" in line]
@@ -52,6 +52,32 @@ def test_a_plan_shows_the_cube_each_drift_with_its_files_and_the_views(files: li
     assert "native" in views["plain"]
     assert "portable" in views["t"]
     assert "decoded on the way: t (" in text
+
+
+def test_a_plan_in_short(files: list[str]) -> None:
+    status, text = plan(*files)
+    assert status == 0
+    first, heads, sizes, *rest = [" ".join(line.split()) for line in text.splitlines()]
+    assert first == "laid out by --concat-dim time (coordinates differ along time)"
+    assert (heads, sizes) == ("group dimensions arrays", "/ time: 10 4")
+    assert "t, plain time 0 ... 8" in rest
+    assert "■■■■■" in rest
+    (packing,) = [
+        line for line in rest if line.startswith("packing t file 4 onward: scale_factor 2")
+    ]
+    assert "each file is unpacked with its own numbers" in packing
+    assert rest[-1] == "5 files, 2 drifts, 0 problems"
+
+
+def test_a_plan_draws_each_layout_that_is_possible(tmp_path: Path) -> None:
+    for n in (5, 7):
+        xr.Dataset({"t": ("x", np.arange(float(n)))}).to_netcdf(tmp_path / f"r{n}.nc")
+    status, text = plan(str(tmp_path / "*.nc"))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert status == 1
+    assert lines.index("1: --layout ragged") < lines.index("2: --layout padded")
+    assert "t x 0 ... 5" in lines[: lines.index("2: --layout padded")]
+    assert "instance 0 ■·" in lines[lines.index("2: --layout padded") :]
 
 
 def test_a_plan_for_machines(files: list[str]) -> None:

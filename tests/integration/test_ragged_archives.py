@@ -278,7 +278,7 @@ def test_labels_out_of_names(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_commands(drifters: list[Path], tmp_path: Path) -> None:
-    planned = run_command("plan", *drifters, "--layout", "padded")
+    planned = run_command("plan", *drifters, "--layout", "padded", "--all")
     assert planned.returncode == 0, planned.stderr
     assert "row_size" in planned.stdout
     built = run_command(

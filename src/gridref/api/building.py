@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from gridref.api.each_chunk import with_checksums, with_identity
 from gridref.api.layout.cubes import flat, nested_urls
-from gridref.api.layout.discovery import laid_out_by_itself
+from gridref.api.layout.discovery import Resolve, laid_out_by_itself
 from gridref.api.layout.file_sets import refusing_parts_of_sets
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import (
@@ -211,6 +211,11 @@ def _values(drift: Mapping[str, Any]) -> set[str]:
 # What a call says of files, and what it does with them
 
 
+_DEFAULTS = (None, "label", "lossless")
+_OF_A_CALL = ("run", "resolve")
+"""What catalogs do not keep of a job."""
+
+
 @refuses_unknown
 @dataclass(frozen=True, eq=False)
 class Job:
@@ -218,7 +223,7 @@ class Job:
 
     Attributes
     ----------
-    concat_dim, order, layout, combine, scan, run
+    concat_dim, order, layout, combine, scan, run, resolve
         As for `build`.
     """
 
@@ -228,16 +233,18 @@ class Job:
     combine: CombineOptions | None = None
     scan: ScanOptions | None = None
     run: RunOptions | None = None
+    resolve: Resolve = "lossless"
 
     def __post_init__(self) -> None:
         check_choice("order", self.order, ("label", "given"))
+        check_choice("resolve", self.resolve, ("lossless", "ask"))
         self.way.check(self.dims, self.order)
 
     @property
     def asked(self) -> dict[str, Any]:
         """What is not at its default, by name."""
         own = option_values(self)
-        return {name: value for name, value in own.items() if value not in (None, "label")}
+        return {name: value for name, value in own.items() if value not in _DEFAULTS}
 
     @property
     def way(self) -> Layout:
@@ -293,7 +300,7 @@ class Job:
 
         Access is left out, and what JSON cannot say, like a function: it is given again.
         """
-        asked = {name: own for name, own in self.asked.items() if name != "run"}
+        asked = {name: own for name, own in self.asked.items() if name not in _OF_A_CALL}
         kept = {name: _to_json(own) for name, own in asked.items()}
         return {name: own for name, own in kept.items() if own not in ({}, {"kind": "Labels"})}
 
@@ -326,7 +333,9 @@ class Job:
         rules = self.rules
 
         def by_itself(files: Sequence[tuple[str, VirtualGroup]], take_first: bool) -> Combination:
-            return laid_out_by_itself(files, read, rules, take_first=take_first)[1]
+            return laid_out_by_itself(
+                files, read, rules, take_first=take_first, resolve=self.resolve
+            )[1]
 
         return Combining(read, rules, self.dims, self.order, by_itself, tree)
 
@@ -344,7 +353,14 @@ class Job:
         files = list(scanned)
         if len(files) < 2 or self.way.is_asked_for(self.dims):
             return self.laid_out(files, read)
-        return laid_out_by_itself(files, read, self.rules, take_first=self.layout == "first")[1]
+        return self._discovered(files, read, self.rules)[1]
+
+    def _discovered(
+        self, files: Sequence[tuple[str, VirtualGroup]], read: Read, rules: CombineOptions
+    ) -> tuple[Mapping[str, Any], Combination]:
+        """A layout that is found, and what it gives."""
+        take_first = self.layout == "first"
+        return laid_out_by_itself(files, read, rules, take_first=take_first, resolve=self.resolve)
 
     @keeps_at_hand
     def combined(self, files: Files, progress: Progress | None) -> tuple[Done, Combination]:
@@ -375,8 +391,7 @@ class Job:
         if self._travels(way, len(ordered)):
             done = _combine_elsewhere(self, ordered, failures, progress)
         elif len(ordered) > 1 and not is_asked_for:
-            take_first = self.layout == "first"
-            found, done = laid_out_by_itself(list(joined), read, how.rules, take_first=take_first)
+            found, done = self._discovered(list(joined), read, how.rules)
             job = self.as_found(found)
         else:
             done = way.laid_out(joined, how)
@@ -531,6 +546,7 @@ def build(
     combine: CombineOptions | None = None,
     scan: ScanOptions | None = None,
     run: RunOptions | None = None,
+    resolve: Resolve = "lossless",
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
     relative: bool = False,
@@ -566,6 +582,11 @@ def build(
         How each file is scanned.
     run
         How many files are scanned at a time and where, and what happens to those that fail.
+    resolve
+        What to do in a layout that is found where files differ and one choice loses nothing.
+        ``"lossless"``: take it and report it; variables that differ are repeated along the
+        dimension, files of differing length follow each other. ``"ask"``: list it, and take it with
+        ``layout="first"`` only.
     storage_options
         Options of fsspec's filesystem of files and catalog, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
@@ -613,7 +634,8 @@ def build(
     CombineError
         If the files do not fit together. It lists every problem.
     """
-    job = Job(concat_dim, order, layout, combine, scan, run).reading(storage_options, allow)
+    job = Job(concat_dim, order, layout, combine, scan, run, resolve)
+    job = job.reading(storage_options, allow)
     asked = identity or ("content" if relative else "strict")
     check_choice("identity", asked, (*IDENTITIES, "content-all"))
     coverage: Coverage = "all" if asked == "content-all" else "sampled"
@@ -665,6 +687,7 @@ def plan(
     combine: CombineOptions | None = None,
     scan: ScanOptions | None = None,
     run: RunOptions | None = None,
+    resolve: Resolve = "lossless",
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
     expect: Expected | None = None,
@@ -674,7 +697,7 @@ def plan(
 
     Parameters
     ----------
-    files, concat_dim, order, layout, combine, scan, run, storage_options, allow, progress
+    files, concat_dim, order, layout, combine, scan, run, resolve, storage_options, allow, progress
         As for `build`.
     expect
         As for `build`: every difference is one of the problems.
@@ -691,7 +714,8 @@ def plan(
     ScanError, SourceUnavailableError
         If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     """
-    job = Job(concat_dim, order, layout, combine, scan, run).reading(storage_options, allow)
+    job = Job(concat_dim, order, layout, combine, scan, run, resolve)
+    job = job.reading(storage_options, allow)
     return as_expected(job.combined(files, progress)[1], expect)
 
 

@@ -52,12 +52,15 @@ class Candidate:
         Numbers of the files in the order to take them, if not as they are given.
     is_guess
         Whether it is taken only if the user asks for it.
+    is_resolved
+        Whether a choice that loses nothing is part of it.
     """
 
     options: Mapping[str, Any]
     reason: str
     order: tuple[int, ...] = ()
     is_guess: bool = False
+    is_resolved: bool = False
 
     @property
     def text(self) -> Message:

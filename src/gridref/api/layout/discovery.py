@@ -11,8 +11,8 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from gridref.api.layout.detectors import LAST, Candidate, detect
 from gridref.api.layout.facts import Facts
@@ -35,6 +35,8 @@ _LOSSLESS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 """Advice of problems that loses nothing, and what it adds to the options of a candidate."""
 
 Scanned = Sequence[tuple[str, VirtualGroup]]
+type Resolve = Literal["lossless", "ask"]
+"""Whether advice that loses nothing is taken, or asked for."""
 type Tried = tuple[Candidate, Combination]
 """A candidate, and what it gives."""
 
@@ -45,8 +47,23 @@ _SHOWN_CASES = 4
 _SHOWN_CHARACTERS = 200
 
 
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Facts of the files, and what the caller says of combining them and of choices."""
+
+    facts: Facts
+    rules: CombineOptions
+    take_first: bool
+    resolve: Resolve
+
+
 def laid_out_by_itself(
-    scanned: Scanned, read: Read, rules: CombineOptions, *, take_first: bool
+    scanned: Scanned,
+    read: Read,
+    rules: CombineOptions,
+    *,
+    take_first: bool,
+    resolve: Resolve = "lossless",
 ) -> tuple[Mapping[str, Any], Combination]:
     """Work out the layout of files, and combine them by it.
 
@@ -58,6 +75,8 @@ def laid_out_by_itself(
         As for `Combining`.
     take_first
         Whether to take the first of several layouts.
+    resolve
+        Whether a choice that loses nothing is part of a layout by itself, or asked for.
 
     Returns
     -------
@@ -69,8 +88,8 @@ def laid_out_by_itself(
     InvalidRequestError
         If nothing distinguishes the files.
     UnclearLayoutError
-        If several layouts fit, or names disagree with a coordinate that the files have: each layout
-        is listed with what it would give.
+        If several layouts fit, names disagree with a coordinate that the files have, or a choice is
+        to be asked for: each layout is listed with what it would give.
     """
     every, scanned = [file for file, _ in scanned], one_of_each_set(scanned)
     files, groups = [file for file, _ in scanned], [group for _, group in scanned]
@@ -79,15 +98,14 @@ def laid_out_by_itself(
         note = Drift.of("layout", "", cases, "laid out as OME-XML says")
         return {}, Combination(groups[0], DriftReport((note,), tuple(every)))
     facts = Facts(files, groups, with_labels_at_hand(groups, read))
-    tried = [
-        _resolved(*_tried(candidate, facts, rules), facts, rules) for candidate in detect(facts)
-    ]
+    search = _Search(facts, rules, take_first, resolve)
+    tried = [_tried(candidate, search) for candidate in detect(facts)]
     if all(done.problems for _, done in tried):
         causes = {problem.cause for _, done in tried for problem in done.problems}
-        tried += _tried_last(facts, rules, may_guess=not tried or bool(causes & _UNLIKE))
+        tried += _tried_last(search, may_guess=not tried or bool(causes & _UNLIKE))
     if not tried:
         raise _nothing_tells(len(files))
-    chosen, done = _chosen(tried, facts, rules, take_first=take_first)
+    chosen, done = _chosen(tried, search)
     sets = f", each of {len(files)} a set of files by OME-XML" if len(files) < len(every) else ""
     cases = {chosen.reason + sets: list(range(len(done.report.files)))}
     note = Drift.of("layout", "", cases, Message("laid out by ", chosen.text))
@@ -95,9 +113,7 @@ def laid_out_by_itself(
     return chosen.options, replace(done, report=report)
 
 
-def _chosen(
-    tried: Sequence[Tried], facts: Facts, rules: CombineOptions, *, take_first: bool
-) -> Tried:
+def _chosen(tried: Sequence[Tried], search: _Search) -> Tried:
     """The only candidate without problems, or the first of these if that is asked for.
 
     None is taken whose labels replace others that the files have, and a guess only if that is asked
@@ -106,16 +122,21 @@ def _chosen(
     fitting = [(candidate, done) for candidate, done in tried if not done.problems]
     clear = [(candidate, done) for candidate, done in fitting if not _replaced(done)]
     if fitting and not clear:
-        raise _disagreement(fitting, facts, rules)
+        raise _disagreement(fitting, search)
     sure = [(candidate, done) for candidate, done in clear if not candidate.is_guess]
-    if clear and not sure and not take_first:
-        raise _unclear(_unlike_files(tried, facts), clear)
+    if clear and not sure and not search.take_first:
+        raise _unclear(_unlike_files(tried, search.facts), clear)
     clear = sure or clear
-    if len(clear) > 1 and not take_first:
+    is_choice = search.resolve == "ask" and any(candidate.is_resolved for candidate, _ in clear)
+    if (is_choice or len(clear) > 1) and not search.take_first:
+        several = len(clear) > 1
         head = Message(
-            f"{len(facts.files)} files may lie in several ways: ask for one, or ",
+            f"{len(search.facts.files)} files ",
+            "may lie in several ways: ask for one, or "
+            if several
+            else "differ, and a choice that loses nothing resolves that: ask for it, or ",
             Option("yes", True, "layout='first'"),
-            " for the first",
+            " for the first" if several else "",
         )
         raise _unclear([head], clear)
     return (clear or tried)[0]
@@ -124,30 +145,28 @@ def _chosen(
 # Trying candidates
 
 
-def _tried(candidate: Candidate, facts: Facts, rules: CombineOptions) -> Tried:
+def _tried(candidate: Candidate, search: _Search) -> Tried:
     """What a layout gives; files along one dimension are put in the order of their labels."""
-    done = _laid_out(candidate, facts, rules)
+    done = _laid_out(candidate, search)
     in_a_row = candidate.options.keys().isdisjoint({"layout", "order"})
     if in_a_row and "order" in {drift.cause for drift in done.report}:
         candidate = replace(candidate, options={**candidate.options, "layout": "by_coords"})
-        done = _laid_out(candidate, facts, rules)
-    return _resolved(candidate, done, facts, rules)
+        done = _laid_out(candidate, search)
+    return _resolved(candidate, done, search)
 
 
-def _tried_last(facts: Facts, rules: CombineOptions, *, may_guess: bool) -> list[Tried]:
+def _tried_last(search: _Search, *, may_guess: bool) -> list[Tried]:
     """What the last candidates give, where one clear way lays out the files of each group."""
     tried = []
-    for candidate in (own for detector in LAST for own in detector(facts)):
+    for candidate in (own for detector in LAST for own in detector(search.facts)):
         if candidate.is_guess and not may_guess:
             continue
         with suppress(InvalidRequestError):
-            tried.append(_tried(candidate, facts, rules))
+            tried.append(_tried(candidate, search))
     return tried
 
 
-def _resolved(
-    candidate: Candidate, done: Combination, facts: Facts, rules: CombineOptions
-) -> Tried:
+def _resolved(candidate: Candidate, done: Combination, search: _Search) -> Tried:
     """A candidate with the advice of its problems, if one choice that loses nothing resolves all.
 
     What would lose or guess is left to the user.
@@ -162,9 +181,9 @@ def _resolved(
         names = list(dict.fromkeys(str(problem.variable) for problem in done.problems))
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         reason = f"{candidate.reason}; {names[0]}{more} differ{'' if more else 's'} between files"
-        order = candidate.order or (facts.by_labels if "layout" in added else ())
-        other = Candidate({**candidate.options, **added}, reason, order)
-        resolved = _laid_out(other, facts, rules)
+        order = candidate.order or (search.facts.by_labels if "layout" in added else ())
+        other = Candidate({**candidate.options, **added}, reason, order, is_resolved=True)
+        resolved = _laid_out(other, search)
         if not resolved.problems:
             return other, resolved
     return candidate, done
@@ -176,13 +195,16 @@ def _advice(problem: Problem) -> set[tuple[str, str]]:
     return {advice for advice in _LOSSLESS if advice in named}
 
 
-def _laid_out(candidate: Candidate, facts: Facts, rules: CombineOptions) -> Combination:
+def _laid_out(candidate: Candidate, search: _Search) -> Combination:
+    facts, rules = search.facts, search.rules
     groups = dict(zip(facts.files, facts.groups, strict=True))
     found = given_options(candidate.options.get("combine", CombineOptions()))
     own_rules = replace(rules, **{**found, **given_options(rules)})
 
     def by_itself(files: Scanned, take_first: bool) -> Combination:
-        return laid_out_by_itself(files, facts.read, rules, take_first=take_first)[1]
+        return laid_out_by_itself(
+            files, facts.read, rules, take_first=take_first, resolve=search.resolve
+        )[1]
 
     order = candidate.options.get("order", "label")
     how = Combining(facts.read, own_rules, candidate.dims, order, by_itself)
@@ -236,7 +258,8 @@ def _unclear(head: Sequence[str], ways: Sequence[Tried]) -> UnclearLayoutError:
         for candidate, done in ways
     ]
     choices = [candidate.options for candidate, _ in ways]
-    return UnclearLayoutError(Message.joined("\n", [*head, *lines]), choices)
+    groups = [done.unwrap() for _, done in ways]
+    return UnclearLayoutError(Message.joined("\n", [*head, *lines]), choices, groups)
 
 
 def _replaced(done: Combination) -> tuple[Drift, ...]:
@@ -272,15 +295,13 @@ def _beside(candidate: Candidate, dim: str, groups: Sequence[VirtualGroup]) -> l
     return kept
 
 
-def _disagreement(
-    fitting: Sequence[Tried], facts: Facts, rules: CombineOptions
-) -> UnclearLayoutError:
+def _disagreement(fitting: Sequence[Tried], search: _Search) -> UnclearLayoutError:
     """That files and their names say other labels, with the values and what to ask for."""
     drift = _replaced(fitting[0][1])[0]
     others = [
-        _tried(other, facts, rules)
+        _tried(other, search)
         for candidate, _ in fitting
-        for other in _beside(candidate, drift.variable, facts.groups)
+        for other in _beside(candidate, drift.variable, search.facts.groups)
     ]
     kept = [(candidate, done) for candidate, done in others if not done.problems]
     files = fitting[-1][1].report.files
@@ -291,7 +312,8 @@ def _disagreement(
     more = drift.n_cases - len(values)
     values += [f"  and {more} more"] if more > 0 else []
     head = (
-        f"{drift.variable!r} in {len(facts.files)} files disagrees with their names or attributes:"
+        f"{drift.variable!r} in {len(search.facts.files)} files disagrees with their names or"
+        " attributes:"
     )
     return _unclear([head, *values, "Ask for the layout with the right labels:"], [*kept, *fitting])
 

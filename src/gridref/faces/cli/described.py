@@ -14,9 +14,10 @@ from rich.text import Text
 from gridref.api.inspect import Inspection
 from gridref.catalog import CatalogGroup
 from gridref.combine import Combination
+from gridref.combine.report import Drift
 from gridref.errors import NotRepresentableError
 from gridref.faces.cli.console import Console
-from gridref.faces.cli.drawing import describe_arrays, draw_tree, layout_table
+from gridref.faces.cli.drawing import describe_arrays, draw_tree, layout_table, shortened
 from gridref.faces.cli.options import spelled
 from gridref.faces.picture import human_bytes
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -97,30 +98,85 @@ def _paths_by(arrays: Arrays, reason_of: Callable[[VirtualArray], str]) -> dict[
 # The output of ``gridref plan``, and of ``--json``
 
 
-def print_plan(console: Console, combination: Combination, *, as_json: bool) -> bool:
-    """Print a combination; return whether it has no problems."""
+_MOST_GROUPS, _MOST_NAMES, _SHOWN = 12, 4, 80
+
+
+def print_plan(console: Console, combination: Combination, *, as_json: bool, every: bool) -> bool:
+    """Print a combination, with `every` array and drift; return whether it has no problems."""
     if as_json:
         console.print_json(json.dumps(_document(combination)))
         return not combination.problems
-    if combination.group is not None:
-        arrays = combination.group.all_arrays()
+    if combination.group is not None and every:
         console.print(draw_tree(combination.group, f"{len(combination.report.files)} files"))
         console.print()
-        parts = layout_table(combination.group)
-        if parts is not None:
-            console.print(parts)
-            console.print()
-        console.print(describe_arrays(arrays, ViewOptions()))
-        for reason, paths in decoded_because(arrays, ViewOptions()).items():
-            console.print(Text(f"decoded on the way: {paths} ({reason})", style="dim"))
-    if len(combination.report):
+        print_outcome(console, combination.group)
+        _print_arrays(console, combination.group)
+    elif combination.group is not None:
+        for note in combination.report.of_cause("layout"):
+            reasons = ", ".join(case.value for case in note.cases)
+            console.print(Text(f"{spelled(note.resolution)} ({reasons})"), soft_wrap=True)
+        console.print(_groups(combination.group))
         console.print()
-        console.print(_drifts(combination))
+        print_outcome(console, combination.group)
+    if len(combination.report):
+        console.print(_drifts(combination) if every else _kinds_of_drift(combination))
     for problem in combination.problems:
         message = spelled(problem.whole)
         console.print(Text.assemble(("problem ", "bold red"), message))
     console.print(combination.summary)
     return not combination.problems
+
+
+def print_outcome(console: Console, group: VirtualGroup) -> None:
+    """Draw which parts of its variables files hold, where there are several parts."""
+    parts = layout_table(group)
+    if parts is not None:
+        console.print(parts)
+        console.print()
+
+
+def _groups(group: VirtualGroup) -> Table:
+    """A row for each group of arrays: its dimensions with their sizes, and how many it holds."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("group", "dimensions", "arrays"):
+        table.add_column(title, overflow="fold")
+    held = [(path, part.arrays) for path, part in group.walk() if part.arrays]
+    for path, arrays in held[:_MOST_GROUPS]:
+        sizes: dict[str, int] = {}
+        for array in arrays.values():
+            sizes.update(zip(array.dims, array.shape, strict=True))
+        shown = ", ".join(f"{dim}: {extent}" for dim, extent in sizes.items())
+        table.add_row(path or "/", shown, str(len(arrays)))
+    if len(held) > _MOST_GROUPS:
+        table.add_row(f"and {len(held) - _MOST_GROUPS} more", "", "")
+    return table
+
+
+def _print_arrays(console: Console, group: VirtualGroup) -> None:
+    """How each array is stored and shown."""
+    arrays = group.all_arrays()
+    console.print(describe_arrays(arrays, ViewOptions()))
+    for reason, paths in decoded_because(arrays, ViewOptions()).items():
+        console.print(Text(f"decoded on the way: {paths} ({reason})", style="dim"))
+    console.print()
+
+
+def _kinds_of_drift(combination: Combination) -> Table:
+    """A row for all drifts of one cause that are resolved alike, with a case of the first."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("drift", "variables", "such as", "resolved"):
+        table.add_column(title, overflow="fold")
+    kinds: dict[tuple[str, str], list[Drift]] = {}
+    for drift in sorted(combination.report, key=lambda drift: drift.cause):
+        if drift.cause != "layout":
+            kinds.setdefault((drift.cause, drift.resolution), []).append(drift)
+    for (cause, resolution), drifts in kinds.items():
+        names = dict.fromkeys(drift.variable or "/" for drift in drifts)
+        case = drifts[0].cases[-1]
+        told = f"{case.where(len(combination.report.files))}: {case.value}"
+        shown = told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
+        table.add_row(cause, shortened([*names], _MOST_NAMES), shown, resolution)
+    return table
 
 
 def _drifts(combination: Combination) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,7 +118,7 @@ def _shown(array: VirtualArray, options: ViewOptions) -> str:
 
 # Layouts: a table of variables by labels, with holes marked
 
-_MOST_ROWS, _MOST_COLUMNS = 12, 48
+_MOST_ROWS, _MOST_COLUMNS, _MOST_NAMES, _MOST_MAPS = 12, 48, 7, 12
 _ALL, _SOME, _NONE = "■", "▪", "·"
 
 
@@ -144,6 +144,12 @@ class _Map:
         return self.held.shape, self.held.tobytes(), self.rows, self.across
 
 
+def shortened(names: Sequence[str], n_shown: int) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - n_shown} more" if len(names) > n_shown else ""
+    return ", ".join(names[:n_shown]) + more
+
+
 def layout_table(group: VirtualGroup) -> Table | None:
     """Draw which blocks files hold; None if every variable is one block.
 
@@ -162,19 +168,25 @@ def layout_table(group: VirtualGroup) -> Table | None:
     table.add_column("variables", overflow="fold")
     table.add_column("", overflow="fold")
     table.add_column(f"parts: {_ALL} all, {_SOME} some, {_NONE} nothing", no_wrap=True)
-    for key, drawn in maps.items():
-        table.add_row(", ".join(names[key]), "", Text(drawn.across, style="dim"))
+    for key, drawn in [*maps.items()][:_MOST_MAPS]:
+        named = shortened(names[key], _MOST_NAMES)
+        table.add_row(named, "", Text(drawn.across, style="dim"))
         for number, row in enumerate(drawn.rows[:_MOST_ROWS]):
             table.add_row("", row, _marks(drawn.held[number]))
         if len(drawn.rows) > _MOST_ROWS:
             table.add_row("", f"and {len(drawn.rows) - _MOST_ROWS} more", "")
+    if len(maps) > _MOST_MAPS:
+        table.add_row(f"and {len(maps) - _MOST_MAPS} more of other parts", "", "")
     return table
 
 
 def _laid(group: VirtualGroup) -> Iterator[tuple[str, VirtualArray, dict[str, VirtualArray]]]:
     """Variables of several blocks but for labels, each with the coordinates beside it."""
+    known: dict[str, dict[str, VirtualArray]] = {"": {}}
     for path, part in group.walk():
-        labels = {name: array for name, array in part.arrays.items() if array.dims == (name,)}
+        above = known[path.rpartition("/")[0]] if path else {}
+        own = {name: array for name, array in part.arrays.items() if array.dims == (name,)}
+        labels = known[path] = {**above, **own}
         for name, array in part.arrays.items():
             if array.n_blocks > 1 and name not in labels:
                 yield (f"{path}/{name}" if path else name), array, labels

@@ -115,8 +115,7 @@ def _or_ask[T](console: Console, call: Callable[..., T], options: Mapping[str, A
         if not error.choices or not is_interactive():
             raise
         console.print(Text(spelled(error.message)))
-        for number, choice in enumerate(error.choices, 1):
-            console.print(Text(f"{number}: {spelled(Message.naming(choice))}"))
+        _draw_choices(console, error)
         number = 0
         while not 1 <= number <= len(error.choices):
             number = typer.prompt("Number of the layout", type=int, err=True)
@@ -124,6 +123,16 @@ def _or_ask[T](console: Console, call: Callable[..., T], options: Mapping[str, A
         if "combine" in choice:
             choice["combine"] = updated(options.get("combine"), choice["combine"])
         return call(**{**options, **choice})
+
+
+def _draw_choices(console: Console, error: UnclearLayoutError) -> None:
+    """Number the layouts that are possible, and draw what each gives."""
+    from gridref.faces.cli.described import print_outcome
+
+    for number, choice in enumerate(error.choices):
+        console.print(Text(f"{number + 1}: {spelled(Message.naming(choice))}"), soft_wrap=True)
+        for group in error.groups[number : number + 1]:
+            print_outcome(console, group)
 
 
 def is_interactive() -> bool:
@@ -143,6 +152,9 @@ def _told_failed(console: Console, failed: Sequence[Finding]) -> bool:
 def plan_command(
     files: SomeFiles = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show each array, and each drift with its files.")
+    ] = False,
     files_from: FilesFrom = None,
     match: Match = None,
     quiet: Quiet = False,
@@ -150,9 +162,9 @@ def plan_command(
 ) -> None:
     """Report what building a catalog would do; read metadata only and write nothing.
 
-    Takes what `gridref build` takes. Shows what the cube would be, each drift between the files and
-    how it would be resolved, and which arrays are shown as stored. Exit status 1 if there are
-    problems.
+    Takes what `gridref build` takes. Shows the layout, dimensions and their sizes, which parts of
+    variables files hold, and how drift between the files would be resolved. Where several layouts
+    are possible, shows each. Exit status 1 if there are problems.
 
     Examples
     --------
@@ -172,7 +184,11 @@ def plan_command(
         with ScanProgress(console, quiet) as progress:
             return plan_files(chosen, progress=progress, **options)
 
-    combination = _or_ask(console, planned, call_options({"executor": None, **options}))
+    try:
+        combination = _or_ask(console, planned, call_options({"executor": None, **options}))
+    except UnclearLayoutError as error:
+        _draw_choices(Console(), error)
+        raise
     failed = _told_failed(console, combination.failed)
-    if not print_plan(Console(), combination, as_json=as_json) or failed:
+    if not print_plan(Console(), combination, as_json=as_json, every=every) or failed:
         raise typer.Exit(1)

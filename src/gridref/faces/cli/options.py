@@ -125,6 +125,11 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "yes": _option(
         bool, "If several layouts are possible, take the first.", _LAYOUT, "--yes", "-y"
     ),
+    "resolve": _text(
+        "A choice that loses nothing, where files differ. lossless: take and report it (default)."
+        " ask: show it.",
+        _LAYOUT,
+    ),
     "group_by": _text(
         "Make a group for each kind of files: a field of the pattern, an attribute, or kind: by"
         " variables, dimensions and grid.",
@@ -282,7 +287,7 @@ BUILD_OPTIONS: Mapping[str, Any] = {
 }
 """Type of each option of `gridref.build` and `gridref.plan`, by the names that recipes have."""
 
-OF_A_BUILD = ("expect", "relative", "overwrite", "keep_secrets", "identity", "checksums")
+OF_A_BUILD = ("resolve", "expect", "relative", "overwrite", "keep_secrets", "identity", "checksums")
 """Options that a catalog is built with once."""
 OF_THE_CALL = ("storage_options", "allow", *OF_A_BUILD)
 """Those that are no part of a layout, nor of combining, scanning or running."""
