@@ -8,12 +8,13 @@ import numpy as np
 import rasterio
 import tifffile
 import xarray as xr
+from astropy.io import fits
 from rasterio.transform import from_origin
 
 from tests.archives.archive import Archive, field_of
 from tests.hdf4_files import library_values, modis_tile, write_structures
 
-__all__ = ["modis", "plate", "sentinel", "wells"]
+__all__ = ["exposures", "modis", "plate", "sentinel", "wells"]
 
 N_PIXELS = 64
 
@@ -163,3 +164,35 @@ def wells(folder: Path) -> Archive:
         return {**found, "cube": cube.assign_coords(well=["A01", "A02", "B01"], field=[1, 2])}
 
     return Archive("wells", tuple(files), expected, pattern="*.ome.tif")
+
+
+def exposures(folder: Path) -> Archive:
+    """Exposures of a camera: FITS, some compressed by fpack's RICE_1; times are in DATE-OBS."""
+    files = []
+    for hour in (3, 1, 2, 4):
+        counts = (field_of(f"exposure{hour}", N_PIXELS, N_PIXELS) * 100).astype("u2")
+        header = fits.Header({"DATE-OBS": f"2024-03-01T0{hour}:15:00", "EXPTIME": 30.0})
+        header.update({"BUNIT": "adu", "CTYPE1": "RA---TAN", "CTYPE2": "DEC--TAN"})
+        image = fits.PrimaryHDU(counts, header)
+        hdus = fits.HDUList([image])
+        if hour > 2:
+            tiles = fits.CompImageHDU(counts, image.header, tile_shape=(16, N_PIXELS))
+            hdus = fits.HDUList([fits.PrimaryHDU(), tiles])
+        files.append(folder / f"frame_{hour:03}.fits{'.fz' if hour > 2 else ''}")
+        hdus.writeto(files[-1])
+
+    def expected() -> dict[str, xr.Dataset]:
+        ordered = sorted(files)
+        times = np.array([fits.getval(f, "DATE-OBS", ext=-1) for f in ordered], "M8[ns]")
+        images = np.stack([fits.getdata(path) for path in ordered])
+        return {"": xr.Dataset({"PRIMARY": (("time", "y", "x"), images)}, {"time": times})}
+
+    labels = "time=attribute:DATE-OBS"
+    return Archive(
+        "exposures",
+        tuple(files),
+        expected,
+        {"labels": dict([labels.split("=")])},
+        ("--labels", labels),
+        "*.f*",
+    )

@@ -17,11 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 import tifffile
 import zarr
+from astropy.io import fits
 from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import InvalidRequestError
 from gridref.formats.dmrpp.scanner import DMRppScanner
+from gridref.formats.fits.scanner import FITSScanner
 from gridref.formats.grib.scanner import GRIBScanner
 from gridref.formats.hdf4.scanner import HDF4Scanner
 from gridref.formats.hdf5.scanner import HDF5Scanner
@@ -216,6 +218,20 @@ class TestWKW(ScannerTests):
             np.testing.assert_array_equal(group.arrays["1"][...], sample.arrays["1"])
         finally:
             filesystem.rm(folder, recursive=True)
+
+
+class TestFITS(ScannerTests):
+    scanner = FITSScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        tiles = fits.CompImageHDU(VALUES.astype("i2"), name="tiles", tile_shape=(16, 16))
+        floats = fits.CompImageHDU(VALUES.astype("f4"), name="floats")
+        plain = fits.PrimaryHDU(VALUES.astype("u2"))
+        fits.HDUList([plain, tiles, floats]).writeto(folder / "a.fits")
+        with fits.open(folder / "a.fits") as hdus:
+            values = {"TILES": VALUES.astype("i2"), "FLOATS": np.array(hdus[2].data, "f4")}
+        return Sample(folder / "a.fits", {"PRIMARY": VALUES.astype("u2"), **values})
 
 
 class TestZarr(ScannerTests):

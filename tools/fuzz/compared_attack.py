@@ -15,12 +15,13 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tools.fuzz import hdf4_target, hdf5_target, netcdf3_target, tiff_target
+from tools.fuzz import fits_target, hdf4_target, hdf5_target, netcdf3_target, tiff_target
 from tools.fuzz.timed_scan import WrongDataError
 
 __all__ = ["ComparedAttack"]
 
 _CHECKS = {
+    "FITS": fits_target.check,
     "HDF4": hdf4_target.check,
     "HDF5": hdf5_target.check,
     "NetCDF3": netcdf3_target.check,
@@ -37,7 +38,7 @@ class ComparedAttack:
     Parameters
     ----------
     kind
-        ``"HDF4"``, ``"HDF5"``, ``"NetCDF3"`` or ``"TIFF"``.
+        ``"FITS"``, ``"HDF4"``, ``"HDF5"``, ``"NetCDF3"`` or ``"TIFF"``.
     mutant
         Makes the content of a file out of a seed.
     path

@@ -18,12 +18,13 @@ from gridref.errors import GridrefError
 from tests.cold_scans import all_caches, described
 from tests.dmrpp_files import write_dmrpp
 from tests.shared_data import shared_data_folder
-from tools.fuzz import dmrpp_target, hdf4_mutations, netcdf3_mutations
+from tools.fuzz import dmrpp_target, fits_mutations, fits_target, hdf4_mutations, netcdf3_mutations
 from tools.fuzz.catalog_attack import change_member, make_catalog
 from tools.fuzz.compared_attack import ComparedAttack
 from tools.fuzz.dmrpp_mutations import Mutator as DMRppMutator
 from tools.fuzz.hdf5_mutations import Mutator as HDF5Mutator
 from tools.fuzz.reference_attack import SECONDS
+from tools.fuzz.small_fits import fits_files
 from tools.fuzz.small_hdf4 import hdf4_files
 from tools.fuzz.small_hdf5 import EXTERNAL, hdf5_files
 from tools.fuzz.small_netcdf3 import netcdf3_files
@@ -69,17 +70,22 @@ def scanner_attacks(folder: Path) -> dict[str, Try]:
     in_tiff, in_hdf4 = TIFFMutator(), hdf4_mutations.MUTATOR
     netcdf3 = netcdf3_files(folder) + _real("CDF")
     hdf4 = hdf4_files(folder) + _real("HDF4")
+    in_fits, fits = fits_mutations.MUTATOR, fits_files()
     dmrpp = _documents(folder / "dmrpp")
     return {
         "scanner: HDF5": _of(in_hdf5, hdf5, folder / "fuzzed.h5"),
         "scanner: TIFF": _of(in_tiff, tiff, folder / "fuzzed.tif"),
         "scanner: NetCDF3": _of(in_netcdf3, netcdf3, folder / "fuzzed.nc3"),
         "scanner: HDF4": _of(in_hdf4, hdf4, folder / "fuzzed.hdf"),
-        "scanner: DMR++": _read(DMRppMutator(), dmrpp, folder / "dmrpp" / "a.h5.dmrpp"),
+        "scanner: DMR++": _read(
+            DMRppMutator(), dmrpp, folder / "dmrpp" / "a.h5.dmrpp", dmrpp_target.check
+        ),
+        "scanner: FITS": _read(in_fits, fits, folder / "fuzzed.fits", fits_target.read_all),
         "scanner: Zarr": _of_zarr(write_stores(folder / "zarr")),
         "compared: HDF5": _compared("HDF5", in_hdf5, hdf5, folder / "compared.h5"),
         "compared: TIFF": _compared("TIFF", in_tiff, tiff, folder / "compared.tif"),
         "compared: NetCDF3": _compared("NetCDF3", in_netcdf3, netcdf3, folder / "compared.nc3"),
+        "compared: FITS": _compared("FITS", in_fits, fits, folder / "compared.fits"),
         "compared: HDF4": _compared("HDF4", in_hdf4, hdf4, folder / "compared.hdf"),
         "alike: HDF5": _beside_its_like(in_hdf5, hdf5, folder / "alike.h5"),
         "alike: TIFF": _beside_its_like(in_tiff, tiff, folder / "alike.tif"),
@@ -148,13 +154,13 @@ def _of(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
     return attempt
 
 
-def _read(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
+def _read(mutate: Mutate, seeds: list[bytes], path: Path, check: Callable[[Path], None]) -> Try:
     mutant = _mutants(mutate, seeds)
 
     def attempt(seed: int) -> str | None:
         path.write_bytes(mutant(seed)[1])
         try:
-            dmrpp_target.check(path)
+            check(path)
         except GridrefError:
             return None
         except Exception as error:  # noqa: BLE001 - whatever is raised is the finding

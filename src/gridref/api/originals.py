@@ -1,7 +1,7 @@
 """Read source files with their original readers, to compare chunks with them.
 
-h5py, tifffile, netCDF4, pyhdf and rasterio take long to load. They are imported when a file of
-theirs is opened.
+h5py, tifffile, netCDF4, pyhdf, astropy and rasterio take long to load. They are imported when a
+file of theirs is opened.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from gridref.errors import (
 )
 from gridref.extras import missing_package
 from gridref.forks import new_rlock
+from gridref.formats.fits.original import OriginalImages
 from gridref.formats.grib.original import Eccodes
 from gridref.formats.jpeg2000.original import RasterioFile
 from gridref.io import ScanFile, open_for_scan
@@ -777,6 +778,33 @@ class _GRIBOriginal:
         self.file.close()
 
 
+class _FITSOriginal:
+    """A file whose images astropy reads."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = OriginalImages(file)
+
+    def read(self, chunk: Chunk) -> NDArray[Any]:
+        values = self.file.read(chunk.offset, chunk.region)
+        return values.reshape([along.stop - along.start for along in chunk.region])
+
+    def located(self, chunk: Chunk) -> Located:
+        n_axes = len(chunk.stored_shape)
+        return Located(self.file.name_at(chunk.offset)[1], (None,) * n_axes, (0,) * n_axes)
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        return None
+
+    def named(self, beside: str, name: str) -> Own | None:
+        return None
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        return None, {}
+
+    def close(self) -> None:
+        self.file.close()
+
+
 class _JPEG2000Original:
     """A file in rasterio."""
 
@@ -879,6 +907,8 @@ def _open_original(
     if magic == b"\x0e\x03\x13\x01":
         with file:
             return _HDF4Original(file, url)
+    if magic == b"SIMP":
+        return _FITSOriginal(file)
     if magic in (b"\0\0\0\x0c", b"\xff\x4f\xff\x51"):
         with file:
             return _JPEG2000Original(file)

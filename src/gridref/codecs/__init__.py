@@ -16,6 +16,12 @@ Array -> bytes
 ``packbits``            ``padding_encoding``, ``first_bit``, ``last_bit`` (zarr-extensions)
 ``numcodecs.zfpy``,     as numcodecs writes them
 ``numcodecs.pcodec``
+``imagecodecs_rcomp``   ``nblock``: a tile of RICE_1 in FITS; integers of 1, 2 or 4 bytes
+``imagecodecs_hcomp``   ``smooth``: a tile of HCOMPRESS_1 in FITS
+``gridref.fits_plio``   none: a tile of PLIO_1 in FITS
+``gridref.fits_tiles``  ``row_bytes``, ``heap``, ``columns``, ``tile``, ``compression`` and what
+                        that needs, ``dither``, ``seed``, ``blank``: the binary table of a FITS
+                        image that is compressed by tiles, with its heap
 ``gridref.grib``        none: a GRIB message of either edition, or its beginning up to the field;
                         float32, NaN in holes of the bitmap, rows in the order of scanning
 ``gridref.grib_places`` ``coordinate``: ``"latitude"`` or ``"longitude"``; ``edition``: a grid
@@ -42,6 +48,7 @@ Array -> array
 ``gridref.select``                  ``axis``, ``index``, ``length``: the array is one place along an
                                     axis of the stored one
 ``gridref.reverse``                 ``axes``: stored last element first along these
+``gridref.fits_unsigned``           none: uint64 stored as int64 that are 2**63 less
 ``gridref.renumber``                ``pairs``: stored integer and the one that it is shown as
 ``scale_offset``                    ``scale``, ``offset`` (zarr-extensions)
 ``cast_value``                      ``data_type``, ``rounding``, ``out_of_range``, ``scalar_map``

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gridref.codecs import (
     arithmetic,
     core,
+    fits,
     grib,
     hdf5_bits,
     hdf5_filters,
@@ -27,6 +28,7 @@ OWN: dict[str, AnyCodec] = (
     | hdf5_bits.CODECS
     | tiff.CODECS
     | tiff_images.CODECS
+    | fits.CODECS
     | grib.CODECS
     | n5.CODECS
     | jpeg2000.CODECS

@@ -27,7 +27,6 @@ _LOOKS_LIKE = (
     (b"\x1f\x8b", "gzip-compressed (decompress it first)"),
     (b"BZh", "bzip2-compressed (decompress it first)"),
     (b"\xfd7zXZ", "xz-compressed (decompress it first)"),
-    (b"SIMPLE  =", "a FITS file"),
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"%PDF", "a PDF document"),

@@ -38,6 +38,7 @@ from gridref.plugins import Plugin, plugins
 
 if TYPE_CHECKING:
     from gridref.formats.dmrpp.scanner import DMRppScanner
+    from gridref.formats.fits.scanner import FITSScanner
     from gridref.formats.grib.scanner import GRIBScanner
     from gridref.formats.hdf4.scanner import HDF4Scanner
     from gridref.formats.hdf5.scanner import HDF5Scanner
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         JPEG2000Scanner(),
         PrecomputedScanner(),
         WKWScanner(),
+        FITSScanner(),
     )
 
 
@@ -194,6 +196,7 @@ BUILT_IN = {
     "n5": "gridref.formats.n5.scanner:N5Scanner",
     "jpeg2000": "gridref.formats.jpeg2000.scanner:JPEG2000Scanner",
     "wkw": "gridref.formats.wkw.scanner:WKWScanner",
+    "fits": "gridref.formats.fits.scanner:FITSScanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }
 """gridref's own formats, in the order in which they are tried, before those of other packages.

@@ -1,0 +1,1 @@
+"""FITS files: images, whole or compressed by tiles."""
