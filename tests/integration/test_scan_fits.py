@@ -392,3 +392,13 @@ def test_keywords_of_storage_have_one_value(tmp_path: Path, keyword: str, value:
     group = gridref.scan(path)
     assert group.arrays["PRIMARY"].dtype == np.int16
     assert group.attrs == {"GAIN": 2}
+
+
+@pytest.mark.parametrize("card", ["BSCALE  =", "BSCALE"])
+def test_keywords_of_storage_have_a_value(tmp_path: Path, card: str) -> None:
+    path = tmp_path / "a.fits"
+    fits.PrimaryHDU(np.zeros((3, 4), "u2")).writeto(path)
+    whole = b"BSCALE  =                    1"
+    path.write_bytes(path.read_bytes().replace(whole, card.ljust(30).encode()))
+    with pytest.raises(SourceFormatError, match="the keyword BSCALE has no value"):
+        gridref.scan(path)

@@ -237,11 +237,15 @@ def _cards(text: str) -> dict[str, Any]:
             keyword = keyword.strip()
         elif card[8:9] == "=":
             field = card[9:]
+        elif is_of_storage(keyword):
+            raise SourceFormatError(f"the keyword {keyword} has no value")
         else:
             continue
         value = _value(field)
+        if value is None and is_of_storage(keyword) and keyword not in _SUMS:
+            raise SourceFormatError(f"the keyword {keyword} has no value")
         is_known = keyword in values and (keyword, values[keyword]) != ("EXTNAME", UNNAMED)
-        is_contradiction = is_known and value not in (values[keyword], None)
+        is_contradiction = is_known and value != values[keyword]
         if is_contradiction and is_of_storage(keyword) and keyword not in _SUMS:
             raise SourceFormatError(f"the keyword {keyword} has two values")
         if value is None or not keyword or is_known:
