@@ -41,7 +41,8 @@ is absent" and would fill in values that are not in the archive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar, Self
@@ -302,7 +303,7 @@ class SourceFormatError(ScanError):
 
 
 class FilesFailedError(ScanError):
-    """Several files cannot be described; all reasons are listed at once.
+    """Several files cannot be described; each reason is listed, with a file and how many more.
 
     Attributes
     ----------
@@ -319,7 +320,12 @@ class FilesFailedError(ScanError):
         self.why = why
         tail = Message(" (", why, ")") if why else ""
         head = Message(f"{len(self.failures)} files cannot be scanned", tail, ":")
-        super().__init__(_listed(head, self.failures))
+        lines = []
+        for first, *others in by_reason(self.failures, lambda failure: str(failure.reason)):
+            n = len(others)
+            more = f" and {n} more file{'s'[: n > 1]}" if others else ""
+            lines.append(Message(first.message, more))
+        super().__init__(_listed(head, lines))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.failures, self.why)
@@ -500,9 +506,16 @@ class Problem:
         return Message(head, self.message, f" [{shown}{more}]" if shown else "")
 
 
-def _listed(head: str, entries: Sequence[GridrefError | Problem]) -> Message:
-    """A message with one line for each entry."""
-    lines = [each.message if isinstance(each, GridrefError) else each.whole for each in entries]
+def by_reason[T](entries: Iterable[T], reason_of: Callable[[T], str]) -> list[list[T]]:
+    """Entries whose reasons are the same but for numbers, together."""
+    found: dict[str, list[T]] = {}
+    for entry in entries:
+        found.setdefault(re.sub(r"\d+", "0", reason_of(entry)), []).append(entry)
+    return [*found.values()]
+
+
+def _listed(head: str, lines: Iterable[str]) -> Message:
+    """A message with some lines below."""
     return Message(head, *(part for line in lines for part in ("\n  - ", line)))
 
 
@@ -521,7 +534,7 @@ class CombineError(GridrefError, ValueError):
         self.problems = tuple(problems)
         count = len(self.problems)
         head = f"{count} problem{'s' if count != 1 else ''} in combining:"
-        super().__init__(_listed(head, self.problems))
+        super().__init__(_listed(head, [problem.whole for problem in self.problems]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.problems,), vars(self)

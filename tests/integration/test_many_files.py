@@ -133,6 +133,26 @@ def test_all_failures_come_at_once(site: Site, tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
+def test_files_that_fail_for_one_reason_are_one_line(site: Site, tmp_path: Path) -> None:
+    for number in range(1, 10):
+        site.files[f"/f{number}.h5"] = site.files[f"/f{number}.h5"][: 1000 + number]
+    site.files["/f11.h5"] = b"<html>not here</html>"
+    with pytest.raises(FilesFailedError) as raised:
+        gridref.build(urls(site), tmp_path / "c", "time")
+    assert len(raised.value.failures) == 10
+    _, truncated, page = str(raised.value).splitlines()
+    assert "/f1.h5" in truncated
+    assert truncated.endswith("] and 8 more files")
+    assert "/f11.h5" in page
+    run = gridref.RunOptions(on_error="skip")
+    with pytest.warns(SkippedFilesWarning, match=r"/f1\.h5 and 8 more: the file is truncated"):
+        group = gridref.build(urls(site), tmp_path / "c", "time", run=run)
+    counted = f"10 files left out (gridref list {tmp_path / 'c'} report lists them)"
+    assert group.report.lines[-1] == counted
+    listed = run_command("list", tmp_path / "c", "report").stdout
+    assert all(f"f{number}.h5" in listed for number in (*range(1, 10), 11))
+
+
 def test_one_failure_is_raised_as_it_is(site: Site) -> None:
     """With the remedy, where there is one: not for a file alone, nor in calls that have no such."""
     site.files["/f3.h5"] = site.files["/f3.h5"][:1000]

@@ -14,7 +14,7 @@ from typing import Any
 from gridref import errors
 from gridref.api.layout.sources import KEPT, REPLACED
 from gridref.combine.labels import ORDER_KEPT, label_text
-from gridref.errors import LeftOutWarning, Message, SkippedFilesWarning
+from gridref.errors import LeftOutWarning, Message, SkippedFilesWarning, by_reason
 from gridref.model.array import VirtualGroup
 from gridref.model.label_ends import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, ScanReport
@@ -97,7 +97,11 @@ def change_lines(
         more = f" and {len(twice) - _SHOWN} more" if len(twice) > _SHOWN else ""
         named = ", ".join(map(shown_address, twice[:_SHOWN])) + more
         lines.append(f"given more than once, and taken once: {named}")
-    return (*lines, *drift_line(drifts, catalog), *label_lines(drifts), *finding_lines(report))
+    lines += [*drift_line(drifts, catalog), *label_lines(drifts), *finding_lines(report)]
+    if len(report.failed) > 1:
+        listed = f"gridref list {shown_address(catalog)} report lists them"
+        lines.append(f"{len(report.failed)} files left out ({listed})")
+    return tuple(lines)
 
 
 def drift_line(drifts: Rows, catalog: str) -> list[str]:
@@ -143,8 +147,10 @@ def finding_lines(report: ScanReport) -> list[str]:
         named = sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else "")
         where = (f"{named}: ", "") if path == "/" else (f"{path}: ", f" [{named}]")
         lines.append(Message(f"{fate} {where[0]}", reason, where[1]))
-    failed = (Message(f"left out {each.source}: ", each.reason) for each in report.failed)
-    return [*lines, *failed]
+    for first, *others in by_reason(report.failed, lambda each: str(each.reason)):
+        more = f" and {len(others)} more" if others else ""
+        lines.append(Message(f"left out {first.source}{more}: ", first.reason))
+    return lines
 
 
 def warn_of_left_out(report: ScanReport) -> None:

@@ -118,8 +118,9 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool, eve
         console.print(_groups(combination.group))
         console.print()
         print_outcome(console, combination.group)
-    if len(combination.report):
-        console.print(_drifts(combination) if every else _kinds_of_drift(combination))
+    drifts = _drifts(combination) if every else _kinds_of_drift(combination)
+    if drifts.row_count:
+        console.print(drifts)
     for problem in combination.problems:
         message = spelled(problem.whole)
         console.print(Text.assemble(("problem ", "bold red"), message))

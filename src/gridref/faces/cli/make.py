@@ -142,9 +142,11 @@ def is_interactive() -> bool:
 
 def _told_failed(console: Console, failed: Sequence[Finding]) -> bool:
     """Say which files were left out; returns whether there are any."""
-    for finding in failed:
-        line = f"{finding.source}: {finding.reason}"
-        console.print(Text.assemble(("left out ", "bold red"), line), soft_wrap=True)
+    from gridref.api.summary import finding_lines
+    from gridref.model.scan_report import ScanReport
+
+    for line in finding_lines(ScanReport(tuple(failed))):
+        console.print(Text(spelled(line)), soft_wrap=True)
     return bool(failed)
 
 
