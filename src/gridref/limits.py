@@ -56,7 +56,8 @@ class Limits:
     """Bytes of all decoded chunks of such a dataset, or eight times its values; and of all values
     that a DMR++ document holds."""
     external_files: int = 4096
-    """Pieces of external files that hold a dataset, and files that a DMR++ document names."""
+    """Pieces of external files that hold a dataset, and files that a DMR++ document or a
+    Sentinel-2 product names."""
     mapping_pieces: int = 100_000
     """Pieces, and numbered files, of a mapping of a virtual dataset."""
     virtual_blocks: int = 1_000_000

@@ -28,7 +28,7 @@ from gridref.formats.grib.scanner import GRIBScanner
 from gridref.formats.hdf4.scanner import HDF4Scanner
 from gridref.formats.hdf5.scanner import HDF5Scanner
 from gridref.formats.icechunk.scanner import IcechunkScanner
-from gridref.formats.jpeg2000.scanner import JPEG2000Scanner
+from gridref.formats.jpeg2000.scanner import JPEG2000Scanner, SAFEScanner
 from gridref.formats.kerchunk.scanner import KerchunkScanner
 from gridref.formats.n5.scanner import N5Scanner
 from gridref.formats.netcdf3.scanner import NetCDF3Scanner
@@ -40,9 +40,10 @@ from gridref.testing.formats import Sample, ScannerTests
 from tests.dmrpp_files import write_dmrpp
 from tests.grib_files import field, write_grib
 from tests.hdf4_files import write_datasets
-from tests.jp2_files import write_jp2
+from tests.jp2_files import read_jp2, write_jp2
 from tests.n5_files import write_attributes, write_dataset
 from tests.precomputed_files import write_volume
+from tests.safe_files import write_product
 from tests.wkw_files import voxels, write_mag
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")
@@ -232,6 +233,17 @@ class TestFITS(ScannerTests):
         with fits.open(folder / "a.fits") as hdus:
             values = {"TILES": VALUES.astype("i2"), "FLOATS": np.array(hdus[2].data, "f4")}
         return Sample(folder / "a.fits", {"PRIMARY": VALUES.astype("u2"), **values})
+
+
+class TestSAFE(ScannerTests):
+    scanner = SAFEScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        product = write_product(folder, bands={10: ("B02", "TCI"), 20: ("B05",)}, metres=1000)
+        images = {path.stem.split("_")[-2]: read_jp2(path) for path in product.rglob("*.jp2")}
+        bands = {"10m/B02": images["B02"][0], "10m/TCI": images["TCI"], "20m/B05": images["B05"][0]}
+        return Sample(product, bands)
 
 
 class TestZarr(ScannerTests):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from gridref.formats.hdf4.scanner import HDF4Scanner
     from gridref.formats.hdf5.scanner import HDF5Scanner
     from gridref.formats.icechunk.scanner import IcechunkScanner
-    from gridref.formats.jpeg2000.scanner import JPEG2000Scanner
+    from gridref.formats.jpeg2000.scanner import JPEG2000Scanner, SAFEScanner
     from gridref.formats.kerchunk.scanner import KerchunkScanner
     from gridref.formats.n5.scanner import N5Scanner
     from gridref.formats.netcdf3.scanner import NetCDF3Scanner
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         PrecomputedScanner(),
         WKWScanner(),
         FITSScanner(),
+        SAFEScanner(),
     )
 
 
@@ -197,6 +198,7 @@ BUILT_IN = {
     "jpeg2000": "gridref.formats.jpeg2000.scanner:JPEG2000Scanner",
     "wkw": "gridref.formats.wkw.scanner:WKWScanner",
     "fits": "gridref.formats.fits.scanner:FITSScanner",
+    "safe": "gridref.formats.jpeg2000.scanner:SAFEScanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }
 """gridref's own formats, in the order in which they are tried, before those of other packages.

@@ -140,7 +140,7 @@ class Scanner(Protocol):
 
     @property
     def folder_suffixes(self) -> tuple[str, ...]:
-        """Suffixes of remote directories that are one piece of data each."""
+        """Suffixes of remote directories that are one piece of data each, in lower case."""
         ...
 
     @property

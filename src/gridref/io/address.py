@@ -45,7 +45,7 @@ class DataNames:
     markers
         Names of files that mark their local directory as one piece of data.
     folder_suffixes
-        Suffixes of remote directories that are one piece of data each.
+        Suffixes of remote directories that are one piece of data each; compared in lower case.
     """
 
     suffixes: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class DataNames:
         """Whether a directory is one piece of data; of a remote one the name alone decides."""
         if is_local(url):
             return any(os.path.isfile(os.path.join(url, name)) for name in self.markers)
-        return url.partition("?")[0].rstrip("/").endswith(self.folder_suffixes)
+        return url.partition("?")[0].rstrip("/").lower().endswith(self.folder_suffixes)
 
 
 _NO_NAMES = DataNames()

@@ -1,14 +1,19 @@
-"""The scanner of JPEG 2000 files: it recognises them and starts the scan."""
+"""The scanners of JPEG 2000 files and Sentinel-2 products: they recognise both and start scans."""
 
 from __future__ import annotations
+
+import os
+import re
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import About, Reach
+from gridref.io import DataNames, open_for_scan
 from gridref.model.array import VirtualGroup
 
 _BEGINNINGS = (b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51")
 """The signature box of JP2 (ITU-T T.800, I.5.1), and SOC and SIZ of a codestream (A.4.1, A.5.1)."""
+_PRODUCT = re.compile(rb"<(\w+:)?Level-(1C|2A)_User_Product")
 
 
 class JPEG2000Scanner:
@@ -37,3 +42,44 @@ class JPEG2000Scanner:
         from gridref.formats.jpeg2000.arrays import scan_jpeg2000
 
         return scan_jpeg2000(location.opened, options)
+
+
+class SAFEScanner:
+    """Scans Sentinel-2 products: folders (SAFE), or the metadata in them."""
+
+    name = "Sentinel-2 (SAFE)"
+    suffixes: tuple[str, ...] = ()
+    markers = ("MTD_MSIL1C.xml", "MTD_MSIL2A.xml")
+    folder_suffixes = (".safe",)
+    reach: Reach = "folder"
+    about = About(
+        read="products of levels 1C and 2A: a group for each resolution, bands as variables",
+        refused="by image: as of JPEG 2000; images of one resolution on several grids",
+        codecs="gridref.jpeg2000, by OpenJPEG",
+        oracle="rasterio",
+        native="Zarr v3 readers where gridref is installed",
+    )
+
+    def recognises(self, location: Location) -> bool:
+        """Whether this is a product's metadata, or a folder that holds it."""
+        if location.is_folder:
+            return location.is_named(DataNames((), self.markers, self.folder_suffixes))
+        return location.head.lstrip(b"\\xef\\xbb\\xbf").startswith(b"<?xml") and bool(
+            _PRODUCT.search(location.head[:4096])
+        )
+
+    def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
+        """Describe a product."""
+        from gridref.formats.jpeg2000.safe import scan_safe
+
+        if location.file is not None:
+            return scan_safe(location.file, options)
+        with open_for_scan(self._metadata(location), options.storage_options) as file:
+            return scan_safe(file, options)
+
+    def _metadata(self, location: Location) -> str:
+        """Address of the metadata in a folder; the name of a remote one tells the level."""
+        level = re.search("MSIL(1C|2A)", location.name)
+        names = [f"MTD_MSIL{level[1]}.xml"] if level else self.markers
+        there = [f"{location.url}/{name}" for name in names]
+        return next((path for path in there if os.path.isfile(path)), there[-1])
