@@ -253,7 +253,8 @@ def test_files_that_are_cut_off(tmp_path: Path, option: str) -> None:
         except GridrefError:
             continue
         np.testing.assert_array_equal(values, image)
-        assert n_bytes >= len(data) - 2  # EOC alone is missing
+        assert option == "one tile"  # OpenJPEG reads it where EOC alone is missing
+        assert n_bytes >= len(data) - 2
 
 
 def patched(path: Path, marker: int, at: int, field: bytes) -> Path:

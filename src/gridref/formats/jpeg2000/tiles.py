@@ -62,8 +62,11 @@ def places_of_tiles(
     parts = _listed(header, start, stop)
     if parts is None or not _are_there(parts if all_at_hand else parts[:1], read, stop):
         parts = list(_at_most(max_objects, tile_parts(read, start, stop)))
-        if parts[-1].stop == stop and read(stop - 2, 2) == _EOC:
-            parts[-1] = replace(parts[-1], stop=stop - 2)
+        all_at_hand = True
+        if read(parts[-1].start + 6, 4) == bytes(4):  # it ends where the codestream does
+            parts[-1] = replace(parts[-1], stop=stop - len(_EOC))
+    if all_at_hand and read(parts[-1].stop, len(_EOC)) != _EOC:
+        raise CodestreamError("its end is cut off")
     return _joined(parts, n_tiles)
 
 
@@ -86,11 +89,7 @@ def _listed(header: Header, start: int, stop: int) -> list[TilePart] | None:
         for *named, n_bytes in struct.iter_unpack(f">{number}{length}", segment[2:]):
             entries.append((named[0] if named else len(entries), n_bytes))
     stops = np.cumsum([n_bytes for _, n_bytes in entries], dtype=np.int64) + start
-    if (
-        not entries
-        or stops[-1] not in (stop, stop - len(_EOC))
-        or min(n_bytes for _, n_bytes in entries) < 14
-    ):
+    if not entries or stops[-1] != stop - len(_EOC) or min(n_bytes for _, n_bytes in entries) < 14:
         return None
     starts = [start, *stops[:-1].tolist()]
     return [
