@@ -607,7 +607,7 @@ TESTED_ELSEWHERE = {
         by="integration/test_moving.py::test_copies_are_refused_where_identity_is_strict",
     ),
     **_all(
-        "api/catalog.py",
+        "api/file_changes.py",
         "vanished='skip'",
         by="integration/test_replacing.py::test_what_has_changed_is_found",
     ),

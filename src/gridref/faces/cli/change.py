@@ -30,7 +30,8 @@ from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
     from gridref.api.catalog import Catalog as OpenedCatalog
-    from gridref.api.catalog import Vanished, Watch
+    from gridref.api.catalog import Watch
+    from gridref.api.file_changes import Vanished
     from gridref.api.places import At
 
 
