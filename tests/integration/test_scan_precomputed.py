@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from gridref.codecs import decode_chunk
 from gridref.errors import (
     DecodeError,
     GridrefError,
+    SourceChangedError,
     SourceFormatError,
     SourceUnavailableError,
     UnsupportedFeatureError,
@@ -27,7 +30,7 @@ from gridref.errors import (
 from gridref.formats.precomputed.info import DATA_TYPES
 from gridref.model.array import VirtualGroup
 from tests.http_server import Site, serving
-from tests.precomputed_files import ENCODINGS, volume_values, voxels, write_volume
+from tests.precomputed_files import ENCODINGS, sharding, volume_values, voxels, write_volume
 from tests.s3_server import BUCKET, s3_bucket
 
 SHAPE = (2, 9, 13, 20)
@@ -208,6 +211,176 @@ def test_a_chunk_that_vanishes_is_an_error(tmp_path: Path) -> None:
     (volume / "4_4_40/8-16_0-8_0-8").unlink()
     with pytest.raises(SourceUnavailableError, match="8-16_0-8_0-8"):
         group["0"]["image"].read()
+
+
+# ---- shards -------------------------------------------------------------------------------
+
+PARAMETERS = [
+    {"hash": hash_name, "preshift_bits": preshift, "minishard_bits": minishard, "shard_bits": shard}
+    for hash_name in ("identity", "murmurhash3_x86_128")
+    for preshift, minishard, shard in ((0, 0, 0), (1, 2, 3), (9, 3, 1), (0, 0, 5), (3, 1, 0))
+]
+
+
+@pytest.mark.long(but=8)
+@pytest.mark.parametrize(("index", "data"), [("raw", "gzip"), ("gzip", "raw")])
+@pytest.mark.parametrize("parameters", PARAMETERS)
+def test_shards(tmp_path: Path, parameters: dict[str, Any], index: str, data: str) -> None:
+    values = voxels("uint16", (2, 15, 21, 27))
+    own = sharding(**parameters, minishard_index_encoding=index, data_encoding=data)
+    volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=own)
+    array = gridref.scan(volume)["0"]["image"]
+    np.testing.assert_array_equal(array.read(), values)
+    np.testing.assert_array_equal(array.read(x=slice(3, 9), z=7), values[:, 7, :, 3:9])
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_shards_of_every_encoding(tmp_path: Path, encoding: str) -> None:
+    values = voxels("uint32" if encoding == "compressed_segmentation" else "uint8", (1, 9, 13, 20))
+    volume = write_volume(tmp_path / "v", values, encoding=ENCODINGS[encoding], sharding=sharding())
+    np.testing.assert_array_equal(values_of(gridref.scan(volume)), volume_values(volume))
+
+
+def test_absent_shards_and_chunks_are_zero(tmp_path: Path) -> None:
+    values = np.zeros((1, 30, 30, 30), "uint8")
+    values[:, :8, :8, 3:5] = 1  # tensorstore writes no chunks of zeros
+    values[:, 20:, 20:, 20:] = 2
+    volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=sharding(shard_bits=5))
+    assert 0 < len(list((volume / "4_4_40").iterdir())) < 32
+    np.testing.assert_array_equal(gridref.scan(volume)["0"]["image"].read(), values)
+
+
+def test_shards_become_a_catalog(tmp_path: Path) -> None:
+    values = voxels("uint16", (1, 15, 21, 27))
+    volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=sharding())
+    gridref.build([volume], tmp_path / "c.gridref", identity="content")
+    shown = gridref.open_catalog(tmp_path / "c.gridref")["0"]["image"]
+    np.testing.assert_array_equal(shown.read(), values)
+    for view in ("native", "portable", "direct"):
+        with zarr.config.set({"array.rectilinear_chunks": True}):
+            np.testing.assert_array_equal(values_of(gridref.scan(volume), view=view), values)
+
+
+def test_sharded_slabs_become_one_volume(tmp_path: Path) -> None:
+    values = voxels("uint16", (1, 16, 13, 20))
+    slabs = [
+        write_volume(
+            tmp_path / f"v{start}",
+            values[:, start : start + 8],
+            offset=(0, 0, start),
+            sharding=sharding(),
+        )
+        for start in (0, 8)
+    ]
+    gridref.build(slabs, tmp_path / "c.gridref", concat_dim="z")
+    shown = gridref.open_catalog(tmp_path / "c.gridref")["0"]["image"]
+    np.testing.assert_array_equal(shown.read(), values)
+
+
+def test_scans_of_shards_go_to_other_processes(tmp_path: Path) -> None:
+    values = voxels("uint16", (1, 15, 21, 27))
+    volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=sharding())
+    group = gridref.scan(volume)
+    group["0"]["image"].read()
+    again = pickle.loads(pickle.dumps(group))
+    np.testing.assert_array_equal(again["0"]["image"].read(), values)
+
+
+def test_a_shard_that_changed_is_an_error(tmp_path: Path) -> None:
+    values = voxels("uint16", (1, 15, 21, 27))
+    volume = write_volume(tmp_path / "v", values, sharding=sharding(shard_bits=0))
+    group = gridref.scan(volume)
+    path = volume / "4_4_40/0.shard"
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(SourceChangedError):
+        group["0"]["image"].read()
+
+
+def test_a_scan_reads_no_index(tmp_path: Path) -> None:
+    values = voxels("uint16", (1, 15, 21, 27))
+    own = sharding(shard_bits=1, minishard_bits=3, minishard_index_encoding="raw")
+    volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=own)
+    with serving(site_of(volume)) as site:
+        group = gridref.scan(f"{site.url}/v/info")
+        of_shards = [wanted for _, path, wanted in site.requests if path.endswith(".shard")]
+        assert of_shards
+        assert {*of_shards} <= {None, "bytes=0-0", "bytes=1-1"}
+        site.requests.clear()
+        shown = group["0"]["image"].read(x=slice(0, 9), y=slice(0, 9), z=slice(0, 9))
+        np.testing.assert_array_equal(shown, values[:, :9, :9, :9])
+        # Of each shard its index, those of its minishards, and the chunks, which lie together.
+        assert len(site.requests) == 2 * 3
+        site.requests.clear()
+        group["0"]["image"].read(x=slice(0, 5), y=slice(0, 5), z=slice(0, 5))
+        assert len(site.requests) <= 2
+
+
+def test_shards_of_the_old_form_are_refused(tmp_path: Path) -> None:
+    values = voxels("uint16", (1, 15, 21, 27))
+    volume = write_volume(tmp_path / "v", values, sharding=sharding(shard_bits=0))
+    path = volume / "4_4_40/0.shard"
+    for suffix in (".index", ".data"):
+        path.with_suffix(suffix).write_bytes(path.read_bytes())
+    path.unlink()
+    with serving(site_of(volume)) as site:
+        for address in (volume, f"{site.url}/v/info"):
+            with pytest.raises(UnsupportedFeatureError, match="of the old form"):
+                gridref.scan(address)
+
+
+@pytest.mark.parametrize("encoding", ["raw", "gzip"])
+def test_cut_shards_are_refused(tmp_path: Path, encoding: str) -> None:
+    values = voxels("uint8", (1, 4, 4, 8))
+    own = sharding(
+        shard_bits=0, preshift_bits=0, minishard_bits=1, minishard_index_encoding=encoding
+    )
+    volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=own)
+    path = volume / "4_4_40/0.shard"
+    content = path.read_bytes()
+    for n_bytes in range(len(content)):
+        path.write_bytes(content[:n_bytes])
+        with pytest.raises(GridrefError, match="shard"):
+            gridref.scan(volume)["0"]["image"].read()
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "reason"),
+    [
+        (0, 2**40, "index of a shard points outside"),
+        (1, 0, "index of a shard points outside"),
+        ("ids", 2**63, "lists a chunk that cannot be in it"),
+        ("same ids", 0, "lists a chunk twice"),
+        ("gaps", 2**64 - 8, "points outside of its shard"),
+        ("sizes", 2**64 - 1, "points outside of its shard"),
+        ("length", 8, "index of a minishard has"),
+    ],
+)
+def test_damaged_indexes(tmp_path: Path, word: Any, value: int, reason: str) -> None:
+    values = voxels("uint16", (1, 8, 8, 8))
+    own = sharding(shard_bits=1, preshift_bits=0, minishard_bits=1, minishard_index_encoding="raw")
+    volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=own)
+    path = volume / "4_4_40/0.shard"
+    words = np.frombuffer(path.read_bytes(), "<u8", (path.stat().st_size // 8)).copy()
+    start, stop = (words[:2] // 8 + 4).tolist()
+    n = (stop - start) // 3
+    if word == "length":
+        words[1] -= value
+    else:
+        index = {"ids": start, "same ids": start + 1, "gaps": start + n, "sizes": start + 2 * n}
+        words[index.get(word, word)] = value
+    path.write_bytes(words.tobytes() + path.read_bytes()[8 * len(words) :])
+    with pytest.raises(SourceFormatError, match=reason):
+        gridref.scan(volume)["0"]["image"].read()
+
+
+def test_an_index_that_expands_without_end_is_refused(tmp_path: Path) -> None:
+    values = voxels("uint16", (1, 8, 8, 8))
+    own = sharding(shard_bits=0, minishard_bits=0)
+    volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=own)
+    bomb = gzip.compress(bytes(24 * 10**6))
+    (volume / "4_4_40/0.shard").write_bytes(struct.pack("<QQ", 0, len(bomb)) + bomb)
+    with pytest.raises(SourceFormatError, match="decompresses to more than 192 bytes"):
+        gridref.scan(volume)["0"]["image"].read()
 
 
 # ---- servers ------------------------------------------------------------------------------

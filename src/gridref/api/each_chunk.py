@@ -30,8 +30,8 @@ from gridref.model.manifest import (
     ChunkManifest,
     ChunkState,
     Identity,
+    KnownSources,
     Manifest,
-    RunManifest,
     Source,
 )
 from gridref.options import check_names
@@ -124,7 +124,7 @@ def told_as(catalog: CatalogGroup, group: VirtualGroup, opened: Sources) -> Virt
 
 def _sources_of(group: VirtualGroup) -> list[Source]:
     manifests = [each for array in group.all_arrays().values() for each in array.manifests]
-    held = [each for each in manifests if isinstance(each, ChunkManifest | RunManifest)]
+    held = [each for each in manifests if isinstance(each, KnownSources)]
     tuples = {id(each.sources): each.sources for each in held}
     return list(dict.fromkeys(source for sources in tuples.values() for source in sources))
 
@@ -150,7 +150,7 @@ class _Telling:
         self._manifests: dict[int, tuple[Manifest, Manifest]] = {}
 
     def __call__(self, manifest: Manifest) -> Manifest:
-        if not isinstance(manifest, ChunkManifest | RunManifest):
+        if not isinstance(manifest, KnownSources):
             return manifest
         if id(manifest) not in self._manifests:
             sources = self._tuples.get(id(manifest.sources))
@@ -189,8 +189,7 @@ def with_checksums(
         If a chunk cannot be read, or its source changed since it was scanned.
     """
     manifests = [each for array in group.all_arrays().values() for each in array.manifests]
-    held = (ChunkManifest, RunManifest)
-    distinct = {id(each): each for each in manifests if isinstance(each, held)}
+    distinct = {id(each): each for each in manifests if isinstance(each, KnownSources)}
     rows = (each.take(np.arange(each.n_rows)) for each in distinct.values())
     found = _checksums_of(_ranges_of(rows), storage_options)
     checked = {source: replace(source, chunk_checksums=each) for source, each in found.items()}

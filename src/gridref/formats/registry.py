@@ -32,7 +32,7 @@ from gridref.formats.scanner import (
 from gridref.io import DataNames, ScanFile, absolute_url, counted_traffic, expand_urls, is_local
 from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.manifest import ChunkManifest, ChunkState, RunManifest, Source
+from gridref.model.manifest import ChunkManifest, ChunkState, KnownSources, Source
 from gridref.model.scan_report import Fate, Finding
 from gridref.plugins import Plugin, plugins
 
@@ -105,11 +105,11 @@ def _partial_sources(group: VirtualGroup) -> Iterator[Source]:
     """The files on HTTP servers with chunks as parts of them."""
     for array in group.all_arrays().values():
         for manifest in array.manifests:
-            if not isinstance(manifest, ChunkManifest | RunManifest):
+            if not isinstance(manifest, KnownSources):
                 continue
             if not any(map(_server, manifest.sources)):
                 continue
-            if isinstance(manifest, RunManifest):
+            if not isinstance(manifest, ChunkManifest):
                 yield manifest.sources[0]
                 continue
             sizes = np.array([source.size_bytes or 0 for source in manifest.sources])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -194,6 +194,18 @@ class Manifest(Protocol):
 
     def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
         """The given rows, in the given order, in memory."""
+        ...
+
+
+@runtime_checkable
+class KnownSources(Manifest, Protocol):
+    """A manifest that knows its files before any row is read."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]: ...
+
+    def with_sources(self, sources: tuple[Source, ...]) -> Manifest:
+        """The same rows with other sources."""
         ...
 
 

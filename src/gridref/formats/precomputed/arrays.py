@@ -19,9 +19,11 @@ from gridref.formats.findings import Findings
 from gridref.formats.options import ScanOptions
 from gridref.formats.precomputed.chunks import chunk_files
 from gridref.formats.precomputed.info import Scale, Volume, read_info
+from gridref.formats.precomputed.shards import shard_manifest
 from gridref.limits import limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, bytes_codec, shared_encoding
+from gridref.model.manifest import Manifest
 from gridref.model.ome_zarr import image_attributes
 from gridref.model.scan_report import Fate
 
@@ -81,10 +83,15 @@ def _array(files: StoreFiles, volume: Volume, scale: Scale) -> VirtualArray:
         For encodings that are not decoded, or too many chunks.
     """
     codecs = _codecs(volume, scale)
-    if scale.sharding is not None:
-        raise UnsupportedFeatureError("its chunks are in shards")
-    manifest = chunk_files(files, scale)
-    if manifest.has_gzip:
+    manifest: Manifest
+    if scale.sharding is None:
+        manifest, has_gzip = chunk_files(files, scale)
+    else:
+        manifest, has_gzip = (
+            shard_manifest(files, scale, scale.sharding),
+            scale.sharding.has_gzip_data,
+        )
+    if has_gzip:
         codecs = (*codecs, Codec.of("gzip", level=1))
     shape = (volume.n_channels, *scale.shape)
     chunk_shape = (volume.n_channels, *scale.chunk_shape)
@@ -94,7 +101,7 @@ def _array(files: StoreFiles, volume: Volume, scale: Scale) -> VirtualArray:
         encoding=shared_encoding(
             chunk_shape, volume.dtype, codecs, edge_policy(shape, chunk_shape)
         ),
-        manifest=manifest.rows,
+        manifest=manifest,
         dims=_DIMS,
         attrs={"key": scale.key, "resolution": np.array(scale.resolution[::-1])},
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,29 +24,19 @@ _GZIP = ".gz"
 _ROWS_A_STORED_ONE = 64
 
 
-@dataclass(frozen=True)
-class ChunkRows:
-    """The chunks of a scale.
-
-    Attributes
-    ----------
-    rows
-        Their manifest, in C order of the grid.
-    has_gzip
-        Whether any is compressed; the filter mask then says which are not.
-    """
-
-    rows: ChunkManifest
-    has_gzip: bool
-
-
-def chunk_files(files: StoreFiles, scale: Scale) -> ChunkRows:
+def chunk_files(files: StoreFiles, scale: Scale) -> tuple[ChunkManifest, bool]:
     """Find the files of all chunks.
+
+    Returns
+    -------
+    tuple
+        Their manifest, in C order of the grid, and whether any file is compressed; the filter mask
+        then says which are not.
 
     Raises
     ------
     UnsupportedFeatureError
-        If there are more chunks than the limits, or their files have an unknown compression.
+        If there are more chunks than the limits.
     """
     counts = scale.grid_shape
     n_chunks = math.prod(counts)
@@ -64,7 +53,7 @@ def chunk_files(files: StoreFiles, scale: Scale) -> ChunkRows:
     source[row] = np.arange(len(held))
     length[row] = [each.size_bytes or 0 for _, each in held]
     state[row] = ChunkState.RANGE
-    has_gzip = not is_plain.all()
+    has_gzip = not bool(is_plain.all())
     mask[row] = is_plain & has_gzip
     manifest = ChunkManifest.from_columns(
         [each for _, each in held],
@@ -74,7 +63,7 @@ def chunk_files(files: StoreFiles, scale: Scale) -> ChunkRows:
         state=state,
         filter_mask=mask,
     )
-    return ChunkRows(manifest, has_gzip)
+    return manifest, has_gzip
 
 
 def _found(files: StoreFiles, scale: Scale) -> dict[int, tuple[str, Source]]:

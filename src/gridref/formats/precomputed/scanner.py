@@ -23,8 +23,8 @@ class PrecomputedScanner:
     folder_suffixes = (".precomputed",)
     reach: Reach = "folder"
     about = About(
-        read="images and segmentations in all scales, a file for each chunk",
-        refused="by scale: shards, Compresso",
+        read="images and segmentations in all scales, chunk files and shards",
+        refused="by scale: Compresso, shards in two files",
         codecs="raw, JPEG, PNG, JPEG XL, compressed segmentation, gzip",
         oracle="tensorstore",
         native="raw: every Zarr v3 reader",
