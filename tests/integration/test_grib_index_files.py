@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.api.opening import Sources, readable
+from gridref.api.readable import Sources, readable
 from gridref.errors import DecodeError, GridrefError, NotRepresentableError
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.formats.grib.arrays import group_of_fields
@@ -276,6 +276,20 @@ def test_a_message_that_is_not_as_claimed_names_the_index_file(
     with pytest.raises(DecodeError, match="not the one that the index file beside it lists"):
         cube["isobaricInhPa/u"][...]
     assert np.isfinite(cube["isobaricInhPa/t"][...]).all()
+
+
+@pytest.mark.parametrize(
+    "arranged", [lambda v: v.expand_dims("run"), lambda v: v.transpose("longitude", ...)]
+)
+def test_claims_hold_however_axes_are_arranged(
+    site: Site, files: list[Path], arranged: Callable[[Any], Any]
+) -> None:
+    served(site, *files)
+    gridref.scan(f"{site.url}/f003.grib2")
+    site.files["/f006.grib2.idx"] = swap_words(idx(files[1])).encode()
+    ds = gridref.open_virtual_dataset(f"{site.url}/f006.grib2", group="isobaricInhPa")
+    with pytest.raises(DecodeError, match="not the one that the index file beside it lists"):
+        np.asarray(arranged(ds["u"]).data)
 
 
 def test_index_files_of_other_files(site: Site, files: list[Path], tmp_path: Path) -> None:

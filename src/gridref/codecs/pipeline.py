@@ -271,8 +271,8 @@ def decode_chunk(
     shape
         Shape of the stored chunk if it is not ``encoding.chunk_shape`` (truncated edges).
     filter_mask
-        Bit ``i`` means that the ``i``-th bytes -> bytes codec was not applied to this chunk. For a
-        codec with a `SerialCodec.check` that stands alone, it claims what the bytes are.
+        Bit ``i`` means that the ``i``-th bytes -> bytes codec was not applied to this chunk. At the
+        end of a chain, a `SerialCodec` with a check compares the bytes with it instead.
     out
         Memory that the elements may be decoded into, which spares a copy: C-contiguous, of the
         chunk's shape and dtype. It holds them if it is the result; else it may hold anything.
@@ -289,8 +289,15 @@ def decode_chunk(
         If the bytes are not what the codec chain produces, or a codec cannot be decoded.
     """
     shape = encoding.chunk_shape if shape is None else shape
-    if len(encoding.codecs) > 1:
+    if not filter_mask or not _is_claim(encoding):
         return _resolve(encoding, shape, filter_mask).run(data, out)
-    pipeline = _resolve(encoding, shape, 0)  # no codec can be left out: the mask is a claim
+    pipeline = _resolve(encoding, shape, 0)
     pipeline.compare(data, filter_mask)
     return pipeline.run(data, out)
+
+
+@lru_cache(maxsize=4096)
+def _is_claim(encoding: Encoding) -> bool:
+    """Whether filter masks of its chunks are claims: no bytes -> bytes codec can be left out."""
+    last = codec_named(encoding.codecs[-1].name) if encoding.codecs else None
+    return isinstance(last, SerialCodec) and last.check is not None

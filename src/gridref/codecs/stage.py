@@ -140,8 +140,8 @@ class SerialCodec:
     required, problem
         As for `BytesCodec`.
     check
-        Raises if bytes are not those that a chunk's number claims. Without other codecs, the
-        filter mask of a chunk is that number; 0 claims nothing.
+        Raises if bytes are not those that a chunk's number claims. At the end of a chain,
+        the filter mask of a chunk is that number; 0 claims nothing.
     """
 
     decoder: Callable[[Config, ArraySpec], SerialDecode]

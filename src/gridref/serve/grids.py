@@ -61,7 +61,7 @@ def one_encoding(array: VirtualArray) -> Encoding:
         )
     encoding = array.encodings[int(used[0])]
     if array.has_filter_masks:
-        if encoding.codecs[0].name in INSTALLED_CODECS:
+        if encoding.codecs[-1].name in INSTALLED_CODECS:
             raise NotRepresentableError(
                 Message(
                     "index files say what its messages are, which only gridref checks: scan with ",
