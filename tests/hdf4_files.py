@@ -25,6 +25,7 @@ __all__ = [
     "modis_tile",
     "set_chunks",
     "set_external",
+    "set_nbit",
     "write_bytes",
     "write_datasets",
     "write_old",
@@ -43,7 +44,7 @@ TYPES = {
     "f4": SDC.FLOAT32,
     "f8": SDC.FLOAT64,
 }
-_CHUNKED, _COMPRESSED = 1, 3
+_CHUNKED, _COMPRESSED, _NBIT = 1, 3, 5
 _DEFLATE = 4
 
 
@@ -56,14 +57,34 @@ class _ChunkDefinition(ctypes.Structure):
     )
 
 
-def set_chunks(dataset: Any, chunk_shape: Sequence[int], deflate: int = 0) -> None:
-    """Store a new data set in chunks, compressed with a level of zlib if that is not 0."""
+def set_chunks(
+    dataset: Any, chunk_shape: Sequence[int], deflate: int = 0, coder: Sequence[int] = ()
+) -> None:
+    """Store a new data set in chunks, compressed with a level of zlib if that is not 0.
+
+    ``coder`` is another compression with its parameters, as pyhdf's ``setcompress`` takes them.
+    """
+    coder = (_DEFLATE, deflate) if deflate else coder
     definition = _ChunkDefinition()
     definition.lengths[: len(chunk_shape)] = chunk_shape
-    definition.coder = _DEFLATE if deflate else 0
-    definition.parameters[0] = deflate
-    flags = _COMPRESSED if deflate else _CHUNKED
+    if coder:
+        definition.coder, *parameters = coder
+        definition.parameters[: len(parameters)] = parameters
+    flags = _COMPRESSED if coder else _CHUNKED
     assert _LIBRARY.SDsetchunk(dataset._id, definition, flags) == 0  # noqa: SLF001
+
+
+def set_nbit(dataset: Any, bits: Sequence[int], chunk_shape: Sequence[int] = ()) -> None:
+    """Store some bits of each element: the highest, their number, sign extension, filling ones."""
+    number = dataset._id  # noqa: SLF001
+    if not chunk_shape:
+        assert _LIBRARY.SDsetnbitdataset(number, *bits) != -1
+        return
+    definition = _ChunkDefinition()
+    definition.lengths[: len(chunk_shape)] = chunk_shape
+    definition.coder, definition.model = bits[:2]  # the same memory has other names
+    definition.parameters[:2] = bits[2:]
+    assert _LIBRARY.SDsetchunk(number, definition, _NBIT) == 0
 
 
 def set_external(dataset: Any, path: str, offset: int = 0) -> None:

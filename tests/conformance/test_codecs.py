@@ -26,12 +26,15 @@ import rasterio
 import tifffile
 from astropy.io.fits.hdu.compressed._codecs import PLIO1, HCompress1, Rice1
 from numpy.typing import NDArray
+from pyhdf.SD import SD, SDC
 
+import gridref
 from gridref.codecs import decode_chunk
 from gridref.codecs.own import OWN
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from gridref.testing.codecs import CodecTests
+from tests.hdf4_files import TYPES, set_nbit
 from tests.jp2_files import tile_parts
 from tests.n5_files import block, lz4_stream
 from tests.precomputed_files import ENCODINGS, voxels, write_volume
@@ -247,6 +250,37 @@ def szip() -> Case:
     return Case(codec.name, (LITTLE, codec), [(values, bytes(stored))])
 
 
+def hdf4(store: Callable[[Any], object], name: str, *values: Values) -> Case:
+    """What the HDF4 library stores of whole data sets."""
+    pairs, codecs = [], set()
+    with tempfile.TemporaryDirectory() as folder:
+        for number, chunk in enumerate(values):
+            path = Path(folder, f"{number}.hdf")
+            file = SD(str(path), SDC.WRITE | SDC.CREATE)
+            dataset = file.create("v", TYPES[chunk.dtype.str[1:]], chunk.shape)
+            store(dataset)
+            dataset[:] = chunk
+            dataset.endaccess()
+            file.end()
+            array = gridref.scan(path)["v"]
+            (row,) = (manifest.take(np.array([0])) for manifest in array.manifests)
+            start, length = int(row.offset[0]), int(row.length[0])
+            pairs.append((SD(str(path)).select("v")[:], path.read_bytes()[start : start + length]))
+            codecs.add(array.encodings[0].codecs)
+    (chain,) = codecs
+    return Case(name, chain, pairs)
+
+
+def hdf4_szip(*, flag: int) -> Case:
+    """As HDF 4.2r1 and later write it: a flag, and the size."""
+    values = image_like((4, 64), "i4")
+    stored = bytes(imagecodecs.szip_encode(values.tobytes(), 141, 32, 32, 64))
+    stored = values.tobytes() if flag else stored
+    codec = Codec.of("gridref.hdf4_szip", parameters=[141 | 0x10000, 32, 32, 64])
+    frame = bytes([flag]) + len(stored).to_bytes(4, "big")
+    return Case(codec.name, (LITTLE, codec), [(values, frame + stored)])
+
+
 def jpeg_filter() -> Case:
     """The JPEG filter of HDF5: chunks of one image."""
     stored = bytes(imagecodecs.jpeg8_encode(IMAGE, level=90))
@@ -317,7 +351,15 @@ NUMCODECS = {
     "jenkins_lookup3": numcodecs.JenkinsLookup3(),
 }
 
+SHORTS = image_like((13, 17), "i2")
+BYTES = RANDOM.integers(0, 9, (40, 30)).astype("i2")
+
 CASES = [
+    hdf4(lambda each: each.setcompress(SDC.COMP_RLE), "gridref.hdf4_rle", BYTES // 8, BYTES * 99),
+    hdf4(lambda each: each.setcompress(SDC.COMP_SKPHUFF, 2), "gridref.hdf4_skphuff", BYTES, SHORTS),
+    hdf4(lambda each: set_nbit(each, (7, 6, 1, 1)), "gridref.hdf4_nbit", BYTES, SHORTS),
+    hdf4_szip(flag=0),
+    hdf4_szip(flag=1),
     on_values(Codec.of("bytes", endian="big"), lambda v: v.byteswap().tobytes(), *NUMBERS),
     on_values(Codec("packbits"), lambda v: np.packbits(v, bitorder="little").tobytes(), BITS),
     strings(

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pyhdf.SD import SD, SDC
 
-from tests.hdf4_files import modis_tile, set_chunks, write_old, write_structures
+from tests.hdf4_files import modis_tile, set_chunks, set_nbit, write_old, write_structures
 
 __all__ = ["hdf4_files"]
+
+PACKED: dict[str, Callable[[Any], object]] = {
+    "runs": lambda dataset: dataset.setcompress(SDC.COMP_RLE),
+    "codes": lambda dataset: dataset.setcompress(SDC.COMP_SKPHUFF, 2),
+    "bits": lambda dataset: set_nbit(dataset, (5, 4, 1, 1)),
+    "chunks of bits": lambda dataset: set_nbit(dataset, (9, 8, 0, 0), (3, 4)),
+}
+"""Compressions that only HDF4 has."""
 
 
 def hdf4_files(folder: Path) -> list[bytes]:
     """Files with every layout, records in linked blocks, scales, attributes, a grid, old ones."""
     path = folder / "seed.hdf"
     seeds = []
-    for names in (("plain", "deflated"), ("chunks", "holes"), ("records", "more")):
+    kinds = (("plain", "deflated"), ("chunks", "holes"), ("records", "more"), tuple(PACKED))
+    for names in kinds:
         file = SD(str(path), SDC.WRITE | SDC.CREATE | SDC.TRUNC)
         file.title = "a title"
         for name in names:
@@ -26,6 +37,8 @@ def hdf4_files(folder: Path) -> list[bytes]:
             dataset.dim(1).setname("x")
             if name == "deflated":
                 dataset.setcompress(SDC.COMP_DEFLATE, 6)
+            elif name in PACKED:
+                PACKED[name](dataset)
             elif name in ("chunks", "holes"):
                 set_chunks(dataset, (3, 4), deflate=6 * (name == "holes"))
             values = np.arange(24, dtype="i2").reshape(4, 6)

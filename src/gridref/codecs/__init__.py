@@ -90,6 +90,11 @@ Bytes -> bytes
 ``.adler32``, ``.jenkins_lookup3``
 ``numcodecs.*``                     whatever bytes -> bytes codec is registered with numcodecs
 ``gridref.n5_lz4``                  none: a stream of lz4-java, in ``n5_default`` only
+``gridref.hdf4_rle``                none: HDF4's run-length encoding
+``gridref.hdf4_nbit``               ``element_bytes``, ``start_bit``, ``n_bits``, ``sign_extended``,
+                                    ``fill_ones``: which bits of each element are stored
+``gridref.hdf4_skphuff``            ``skip``: bytes of an element, each with a tree of its own
+``gridref.hdf4_szip``               ``parameters``: options, block, bits of a pixel, scanline
 ``gridref.hdf5_nbit``               ``cd_values``. The bits that a value does not use come out as
                                     zero, as HDF5's filter does it: see ``gridref.hdf5_integer`` and
                                     ``gridref.hdf5_float``

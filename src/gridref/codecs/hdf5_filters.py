@@ -222,18 +222,21 @@ def _need(raw: Raw, n_bytes: int) -> None:
 def _szip_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """The decoded size (little-endian uint32), then the output of szlib."""
     options, block, bits, scanline = config["cd_values"][:4]
-    is_padded = bool(block and scanline % block)
 
     def decode(raw: Raw) -> Raw:
         _need(raw, 4)
         size = _check_size(int.from_bytes(as_bytes(raw[:4]), "little"), decoded_bytes)
-        data = as_bytes(raw[4:])
-        if is_padded:
-            return _padded_szip(data, size, options, block, bits, scanline)
-        decoded: Raw = imagecodecs.szip_decode(data, options, block, bits, scanline, out=size)
-        return decoded
+        return szip_decoded(as_bytes(raw[4:]), size, options, block, bits, scanline)
 
     return decode
+
+
+def szip_decoded(data: bytes, size: int, options: int, block: int, bits: int, scanline: int) -> Raw:
+    """What szlib encoded, of so many bytes; the parameters are those of its encoder."""
+    if block and scanline % block:
+        return _padded_szip(data, size, options, block, bits, scanline)
+    decoded: Raw = imagecodecs.szip_decode(data, options, block, bits, scanline, out=size)
+    return decoded
 
 
 def _padded_szip(

@@ -7,6 +7,7 @@ from gridref.codecs import (
     core,
     fits,
     grib,
+    hdf4,
     hdf5_bits,
     hdf5_filters,
     jpeg2000,
@@ -24,6 +25,7 @@ OWN: dict[str, AnyCodec] = (
     | shuffle.CODECS
     | arithmetic.CODECS
     | numcodecs_codecs.CODECS
+    | hdf4.CODECS
     | hdf5_filters.CODECS
     | hdf5_bits.CODECS
     | tiff.CODECS

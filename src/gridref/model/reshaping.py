@@ -44,6 +44,10 @@ SHAPE_FREE = frozenset(
         "transpose",
         "gridref.renumber",
         "gridref.jpeg2000",
+        "gridref.hdf4_rle",
+        "gridref.hdf4_nbit",
+        "gridref.hdf4_skphuff",
+        "gridref.hdf4_szip",
     }
 )
 """Codecs that depend only on the number of elements: axes of length 1 do not matter to them."""

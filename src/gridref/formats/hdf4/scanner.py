@@ -20,10 +20,10 @@ class HDF4Scanner:
     """Data may be in an external file."""
     about = About(
         read="scientific data sets in every layout, grids and swaths of HDF-EOS2",
-        refused="by variable: compression other than deflate; raster images",
-        codecs="deflate",
+        refused="by variable: JPEG compression, much skipping Huffman; raster images",
+        codecs="deflate, szip, run lengths, n-bit, skipping Huffman",
         oracle="pyhdf",
-        native="every Zarr v3 reader with numcodecs",
+        native="every Zarr v3 reader with numcodecs, if deflated",
     )
 
     def recognises(self, location: Location) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gridref.codecs import why_not
+from gridref.codecs.hdf4 import MOST_HUFFMAN_BYTES
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf4.elements import (
     CHUNKED,
@@ -36,8 +38,12 @@ CHUNK_HEADER = np.dtype(
 )
 """The header of a compressed element without the parameters of the coder."""
 _MAX_RANK = 32
-_REFUSED = {1: "run-length encoding", 2: "n-bit", 3: "skipping Huffman", 5: "szip", 7: "JPEG"}
-_NO_CODER, _DEFLATE = 0, 4
+_NO_CODER, _RLE, _NBIT, _HUFFMAN, _DEFLATE, _SZIP = range(6)
+_REFUSED = {7: "JPEG"}
+_PARAMETERS = {_NBIT: (4, 2, 2, 4, 4), _HUFFMAN: (4, 4), _SZIP: (4, 4, 4, 1, 1)}
+"""Sizes of the numbers behind the coder."""
+_NUMBER_BYTES = {3: 1, 4: 1, 5: 4, 6: 8, 20: 1, 21: 1, 22: 2, 23: 2, 24: 4, 25: 4}
+"""Bytes of numbers by their type, without the flags of byte orders."""
 _COMPRESSED_CHUNKS = 3
 
 
@@ -90,11 +96,12 @@ def compression_of(header: Cursor) -> Compression:
     _, n_bytes, ref, model, coder = (header.number(n) for n in (2, 4, 2, 2, 2))
     if model != 0:
         raise UnsupportedFeatureError(f"it is compressed by the unknown model {model}")
-    return Compression(n_bytes, (COMPRESSED, ref), codecs_of(coder))
+    parameters = [header.number(size) for size in _PARAMETERS.get(coder, ())]
+    return Compression(n_bytes, (COMPRESSED, ref), codecs_of(coder, parameters, n_bytes))
 
 
-def codecs_of(coder: int) -> tuple[Codec, ...]:
-    """The codecs of a coder.
+def codecs_of(coder: int, parameters: Sequence[int], n_bytes: int) -> tuple[Codec, ...]:
+    """The codecs of a coder, of data that decode to so many bytes.
 
     Raises
     ------
@@ -105,23 +112,66 @@ def codecs_of(coder: int) -> tuple[Codec, ...]:
         return ()
     if coder == _DEFLATE:
         return (Codec.of("numcodecs.zlib", level=1),)
+    if coder == _RLE:
+        return (Codec.of("gridref.hdf4_rle"),)
+    if coder == _NBIT:
+        return (_nbit(*parameters),)
+    if coder == _HUFFMAN and n_bytes <= MOST_HUFFMAN_BYTES:
+        return (_decodable(Codec.of("gridref.hdf4_skphuff", skip=parameters[0])),)
+    if coder == _SZIP:
+        _, scanline, options, bits, block = parameters
+        return (Codec.of("gridref.hdf4_szip", parameters=[options, block, bits, scanline]),)
     name = _REFUSED.get(coder, f"coder {coder}")
+    if coder == _HUFFMAN:
+        name = f"skipping Huffman in pieces of more than {MOST_HUFFMAN_BYTES} bytes"
     raise UnsupportedFeatureError(
         f"its data are compressed by {name} of HDF4, for which there is no codec"
     )
 
 
+def _nbit(number_type: int, sign: int, ones: int, start_bit: int, n_bits: int) -> Codec:
+    codec = Codec.of(
+        "gridref.hdf4_nbit",
+        element_bytes=_NUMBER_BYTES.get(number_type & 0xFF, 0),
+        start_bit=start_bit,
+        n_bits=n_bits,
+        sign_extended=bool(sign),
+        fill_ones=bool(ones),
+    )
+    return _decodable(codec)
+
+
+def _decodable(codec: Codec) -> Codec:
+    """A codec with parameters that make sense."""
+    reason = why_not(codec)
+    if reason is not None:
+        raise SourceFormatError(f"the parameters of its compression are damaged: {reason}")
+    return codec
+
+
 def compressed_chunks(
-    headers: Sequence[bytes], n_bytes: int
+    elements: Elements, chunks: Sequence[Key], n_bytes: int
 ) -> tuple[list[Key], tuple[Codec, ...]]:
     """The elements of the bytes of compressed chunks, and the codecs of all."""
-    fields = np.frombuffer(b"".join(headers), CHUNK_HEADER)
+    n_fixed = CHUNK_HEADER.itemsize
+    fields = np.frombuffer(b"".join(elements.headers(chunks, n_fixed)), CHUNK_HEADER)
     coders = np.unique(fields["coder"])
     if any(fields["kind"] != COMPRESSION) or fields["model"].any() or len(coders) > 1:
         raise UnsupportedFeatureError("its chunks are compressed in different ways")
     if any(fields["n_bytes"] != n_bytes):
         raise SourceFormatError(f"its chunks do not decode to {n_bytes} bytes")
-    return [(COMPRESSED, ref) for ref in fields["ref"].tolist()], codecs_of(int(coders[0]))
+    sizes = _PARAMETERS.get(int(coders[0]), ())
+    stated = {b""}
+    if sizes:
+        stated = {header[n_fixed:] for header in elements.headers(chunks, n_fixed + sum(sizes))}
+    if len(stated) > 1:
+        raise UnsupportedFeatureError("its chunks are compressed with different parameters")
+    rest, parameters = stated.pop(), []
+    for size in sizes:
+        parameters.append(int.from_bytes(rest[:size], "big"))
+        rest = rest[size:]
+    keys: list[Key] = [(COMPRESSED, ref) for ref in fields["ref"].tolist()]
+    return keys, codecs_of(int(coders[0]), parameters, n_bytes)
 
 
 def chunks_of(header: Cursor) -> Chunks:

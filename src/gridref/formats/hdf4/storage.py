@@ -36,7 +36,6 @@ from gridref.formats.hdf4.elements import (
     Run,
 )
 from gridref.formats.hdf4.special import (
-    CHUNK_HEADER,
     Compression,
     ExternalData,
     chunks_of,
@@ -211,8 +210,7 @@ class Stored:
         chunk_bytes = math.prod(chunks.chunk_shape) * dataset.dtype.itemsize
         codecs: tuple[Codec, ...] = ()
         if chunks.is_compressed and keys:
-            headers = self.elements.headers(keys, CHUNK_HEADER.itemsize)
-            keys, codecs = compressed_chunks(headers, chunk_bytes)
+            keys, codecs = compressed_chunks(self.elements, keys, chunk_bytes)
         manifest = self._manifest(places, keys, math.prod(counts))
         if not codecs and (manifest.length[places] != chunk_bytes).any():
             raise SourceFormatError(f"its chunks are not of {chunk_bytes} bytes")
