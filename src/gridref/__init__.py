@@ -1,4 +1,4 @@
-"""gridref: open archives of HDF5, NetCDF, GRIB, HDF4, TIFF and Zarr files as one cube, uncopied.
+"""gridref: open archives of HDF5, NetCDF, GRIB, TIFF and other files as one cube, uncopied.
 
 Names are imported when they are first used, so that ``import gridref`` waits for nothing.
 """

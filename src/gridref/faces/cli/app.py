@@ -40,7 +40,7 @@ from gridref.faces.cli.share import export_command, publish_command, serve_comma
 
 app = typer.Typer(
     name="gridref",
-    help="Open any pile of HDF5, NetCDF4 and TIFF files as one Zarr cube, without copying them.",
+    help="Open archives of HDF5, NetCDF, GRIB, TIFF and other files as one cube, uncopied.",
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="markdown",

@@ -84,7 +84,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
     `gridref.build`.
     """
 
-    description = "Open gridref catalogs (.gridref): archives of HDF5, NetCDF4 and TIFF as one cube"
+    description = "Open gridref catalogs (.gridref): archives of many files as one cube"
     open_dataset_parameters: ClassVar[tuple[str, ...] | None] = (
         "filename_or_obj",
         "mask_and_scale",
