@@ -13,8 +13,10 @@ from rasterio.transform import from_origin
 
 from tests.archives.archive import Archive, field_of
 from tests.hdf4_files import library_values, modis_tile, write_structures
+from tests.jp2_files import read_jp2
+from tests.safe_files import write_product
 
-__all__ = ["exposures", "modis", "plate", "sentinel", "wells"]
+__all__ = ["exposures", "modis", "plate", "products", "sentinel", "wells"]
 
 N_PIXELS = 64
 
@@ -70,6 +72,29 @@ def sentinel(folder: Path) -> Archive:
         return found
 
     return Archive("sentinel", tuple(files), expected, pattern="*.tif")
+
+
+def products(folder: Path) -> Archive:
+    """Products of Sentinel-2: SAFE folders of JPEG 2000; three resolutions, three dates."""
+    dates = ("20240306", "20240301", "20240311")
+    bands = {10: ("B02", "TCI"), 20: ("B02", "SCL"), 60: ("B01",)}
+    files = [write_product(folder, date=date, bands=bands) for date in dates]
+
+    def expected() -> dict[str, xr.Dataset]:
+        found: dict[str, xr.Dataset] = {}
+        for resolution, names in bands.items():
+            layers = {}
+            for band in names:
+                images = [
+                    read_jp2(next(product.rglob(f"*_{band}_{resolution}m.jp2"))).squeeze()
+                    for product in sorted(files)
+                ]
+                dims = ("time", "band", "y", "x") if images[0].ndim == 3 else ("time", "y", "x")
+                layers[band] = xr.DataArray(np.stack(images), dims=dims)
+            found[f"{resolution}m"] = xr.Dataset(layers)
+        return found
+
+    return Archive("safe", tuple(files), expected, pattern="*.SAFE")
 
 
 def modis(folder: Path) -> Archive:
