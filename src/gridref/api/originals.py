@@ -790,7 +790,7 @@ class _FITSOriginal:
 
     def located(self, chunk: Chunk) -> Located:
         n_axes = len(chunk.stored_shape)
-        return Located(self.file.name_at(chunk.offset)[1], (None,) * n_axes, (0,) * n_axes)
+        return Located(self.file.name_at(chunk.offset), (None,) * n_axes, (0,) * n_axes)
 
     def labels(self, beside: str, axis: int) -> Own | None:
         return None

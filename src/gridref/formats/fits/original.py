@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -43,20 +44,21 @@ class OriginalImages:
         except Exception as error:
             raise UnsupportedFeatureError(f"astropy cannot open its source: {error}") from error
 
-    def name_at(self, offset: int | None) -> tuple[int, str]:
-        """Number and name of the HDU whose data hold a byte.
+    def _number_at(self, offset: int | None) -> int:
+        number = -1 if offset is None else bisect_right(self._starts, offset) - 1
+        if number < 0:
+            raise UnsupportedFeatureError("it is in no HDU of its source")
+        return number
+
+    def name_at(self, offset: int | None) -> str:
+        """What to call the HDU whose data hold a byte.
 
         Raises
         ------
         UnsupportedFeatureError
             If none does.
         """
-        before = [
-            n for n, start in enumerate(self._starts) if offset is not None and start <= offset
-        ]
-        if not before:
-            raise UnsupportedFeatureError("it is in no HDU of its source")
-        return before[-1], self._hdus[before[-1]].name or f"HDU{before[-1]}"
+        return f"HDU {self._number_at(offset)}"
 
     def read(self, offset: int | None, region: tuple[slice, ...]) -> NDArray[Any]:
         """Elements of the image whose data hold a byte; unsigned ones by FITS' convention.
@@ -66,7 +68,7 @@ class OriginalImages:
         UnsupportedFeatureError
             If astropy cannot read them.
         """
-        hdu = self._hdus[self.name_at(offset)[0]]
+        hdu = self._hdus[self._number_at(offset)]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
