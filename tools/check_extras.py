@@ -10,10 +10,14 @@ from collections.abc import Callable
 from importlib.metadata import metadata
 from pathlib import Path
 
+import numpy as np
+import zarr
+
 import gridref
 from gridref.faces.duckdb import sql
 from gridref.faces.picture import ChunkMap
 
+EXTRAS = ("awkward", "dask", "grib", "interchange", "plot", "sparse", "sql", "units", "verify")
 NOT_FOR_USERS = {"all", "dev", "docs", "test"}
 
 
@@ -25,6 +29,15 @@ _GRIB = bytes.fromhex(
     "0000200000400000600000800000a0000037373737"
 )
 """A message of edition 2: surface pressure at 2 by 3 points, 1 to 6."""
+
+
+def _awkward(catalog: str) -> None:
+    root = zarr.create_group("ragged.zarr")
+    root.create_array("sst", data=np.arange(3.0), dimension_names=["obs"])
+    counts = root.create_array("n", data=np.array([2, 1]), dimension_names=["row"])
+    counts.attrs["sample_dimension"] = "obs"
+    gridref.build(["ragged.zarr"], "ragged.gridref")
+    assert gridref.open_catalog("ragged.gridref").awkward("sst").to_list() == [[0, 1], [2]]
 
 
 def _dask(catalog: str) -> None:
@@ -55,6 +68,16 @@ def _plot(catalog: str) -> None:
     ChunkMap(array, "tas").save("map.png")
 
 
+def _sparse(catalog: str) -> None:
+    matrix = zarr.create_group("sparse.zarr").create_group("X")
+    matrix.attrs.update({"encoding-type": "csr_matrix", "shape": [2, 3]})
+    for name, values in {"data": [5, 6], "indices": [2, 0], "indptr": [0, 1, 2]}.items():
+        matrix.create_array(name, data=np.array(values))
+    gridref.build(["sparse.zarr"], "sparse.gridref")
+    found = gridref.open_catalog("sparse.gridref").sparse("X")
+    assert found.toarray().tolist() == [[0, 0, 5], [6, 0, 0]]
+
+
 def _sql(catalog: str) -> None:
     assert sql(catalog, "SELECT count(*) AS n FROM chunks") is not None
 
@@ -72,7 +95,7 @@ def _verify(catalog: str) -> None:
 USES: dict[str, Callable[[str], None]] = {
     name.removeprefix("_"): use
     for name, use in list(globals().items())
-    if name in {"_dask", "_grib", "_interchange", "_plot", "_sql", "_units", "_verify"}
+    if name in {f"_{extra}" for extra in EXTRAS}
 }
 
 if __name__ == "__main__":

@@ -56,7 +56,9 @@ from gridref.options import check_choice, verb
 from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
+    import awkward as ak
     import pyarrow as pa
+    import scipy.sparse
     import xarray as xr
 
     from gridref.api.file_changes import Vanished
@@ -707,6 +709,48 @@ class Catalog(CatalogGroup):
         found: pa.Table = _named_call("sql")(self, query, storage_options=options)
         return found
 
+    def sparse(
+        self, path: str = "X", *, rows: slice | None = None, columns: slice | None = None
+    ) -> scipy.sparse.csr_array | scipy.sparse.csc_array:
+        """Read a sparse matrix of AnnData or 10x, or a part of it; see `gridref.faces.sparse`.
+
+        Parameters
+        ----------
+        path
+            The group with ``data``, ``indices`` and ``indptr``.
+        rows, columns
+            What to read, by default all.
+
+        Raises
+        ------
+        InvalidRequestError
+            If there is no sparse matrix; a `MissingPackageError` if scipy is not installed.
+        ReadError
+            If a chunk cannot be read.
+        """
+        found: scipy.sparse.csr_array | scipy.sparse.csc_array
+        found = _named_call("sparse")(self, path, rows=rows, columns=columns)
+        return found
+
+    def awkward(self, path: str, *, rows: slice | None = None) -> ak.Array:
+        """Read a variable with ragged rows as an Awkward Array; see `gridref.faces.awkward`.
+
+        Parameters
+        ----------
+        path
+            A variable whose first dimension holds samples.
+        rows
+            What to read, by default all rows.
+
+        Raises
+        ------
+        InvalidRequestError
+            If nothing counts its samples; a `MissingPackageError` if awkward is not installed.
+        ReadError
+            If a chunk cannot be read.
+        """
+        return _named_call("awkward")(self, path, rows=rows)
+
     def forecast(
         self,
         *,
@@ -972,7 +1016,9 @@ def write_catalog(
 
 
 _HOMES = {
+    "awkward": "gridref.faces.awkward",
     "publish": "gridref.faces.web.publishing",
+    "sparse": "gridref.faces.sparse",
     "sql": "gridref.faces.duckdb",
     "verify": "gridref.api.verify",
 }
