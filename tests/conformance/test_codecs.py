@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, override
 
+import blosc2
 import h5py
 import hdf5plugin
 import imagecodecs
@@ -142,6 +143,13 @@ def image(name: str, stored: bytes, decode: Callable[[bytes], Values], **more: A
     samples = shown.shape[2] if shown.ndim == 3 else 1
     codec = Codec.of(f"gridref.tiff_{name}", width=shown.shape[1], samples=samples)
     return Case(codec.name, (Codec("bytes"), codec), [(shown, stored)], **more)
+
+
+def b2nd_chunk() -> Case:
+    """The only chunk of an array, with blocks that overhang it."""
+    array = blosc2.asarray(SMALL, chunks=SMALL.shape, blocks=(3, 4))
+    codec = Codec.of("gridref.b2nd", block_shape=[3, 4], endian="little")
+    return Case(codec.name, (codec,), [(SMALL, array.schunk.get_chunk(0))])
 
 
 CCITT = {"rle": "CCITTRLE", "fax3": "CCITTFAX3", "fax4": "CCITTFAX4"}
@@ -387,6 +395,7 @@ CASES = [
         FLOATS,
     ),
     on_bytes(Codec("gridref.n5_lz4"), lz4_stream),
+    b2nd_chunk(),
     on_array(Codec.of("transpose", order=[1, 0]), (SMALL, np.ascontiguousarray(SMALL.T))),
     on_array(Codec.of("gridref.reverse", axes=[0]), (SMALL, SMALL[::-1].copy())),
     on_array(Codec.of("gridref.renumber", pairs=[[0, 1], [1, 0]]), (IMAGE ^ (IMAGE < 2), IMAGE)),

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import InvalidRequestError
+from gridref.formats.b2nd.scanner import B2NDScanner
 from gridref.formats.dmrpp.scanner import DMRppScanner
 from gridref.formats.fits.scanner import FITSScanner
 from gridref.formats.grib.scanner import GRIBScanner
@@ -37,6 +38,7 @@ from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.formats.wkw.scanner import WKWScanner
 from gridref.formats.zarr.scanner import ZarrScanner
 from gridref.testing.formats import Sample, ScannerTests
+from tests.b2nd_files import write_array
 from tests.dmrpp_files import write_dmrpp
 from tests.grib_files import field, write_grib
 from tests.hdf4_files import write_datasets
@@ -160,6 +162,35 @@ class TestGRIB(ScannerTests):
         write_grib(folder / "a.grib2", one, other)
         both = np.stack([one["values"], other["values"]])[np.newaxis]
         return Sample(folder / "a.grib2", {"surface/sp": both.astype("f4")})
+
+
+class TestB2ND(ScannerTests):
+    scanner = B2NDScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        return Sample(write_array(folder / "a.b2nd", VALUES, (16, 20), (7, 9)), {"a": VALUES})
+
+
+class TestSparseB2ND(ScannerTests):
+    scanner = B2NDScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        path = write_array(folder / "a.b2nd", VALUES, (16, 20), (7, 9), sparse=True)
+        return Sample(path, {"a": VALUES})
+
+    @override
+    def test_values_of_a_remote_copy(self, sample: Sample) -> None:
+        """A remote sparse frame is named by its header."""
+        filesystem = fsspec.filesystem("memory")
+        folder = f"/gridref_testing/{os.getpid()}"
+        filesystem.put(str(sample.path.parent), folder, recursive=True)
+        try:
+            group = gridref.scan(f"memory:/{folder}/a.b2nd/chunks.b2frame")
+            np.testing.assert_array_equal(group.arrays["a"][...], VALUES)
+        finally:
+            filesystem.rm(folder, recursive=True)
 
 
 class TestN5(ScannerTests):

@@ -16,6 +16,7 @@ Array -> bytes
 ``packbits``            ``padding_encoding``, ``first_bit``, ``last_bit`` (zarr-extensions)
 ``numcodecs.zfpy``,     as numcodecs writes them
 ``numcodecs.pcodec``
+``gridref.b2nd``        ``block_shape``, ``endian``: a chunk of Blosc2 with the blocks of an array
 ``imagecodecs_rcomp``   ``nblock``: a tile of RICE_1 in FITS; integers of 1, 2 or 4 bytes
 ``imagecodecs_hcomp``   ``smooth``: a tile of HCOMPRESS_1 in FITS
 ``gridref.fits_plio``   none: a tile of PLIO_1 in FITS

@@ -1,8 +1,4 @@
-"""Compression filters of HDF5, and Blosc2 frames.
-
-`Blosc2Frame` finds the chunks in a contiguous frame of C-Blosc2. Numbers in it are big-endian, each
-after a byte with its type.
-Sources: C-Blosc2, ``README_CFRAME_FORMAT.rst`` and ``README_B2ND_METALAYER.rst``.
+"""Compression filters of HDF5.
 
 The codecs decode filters that only HDF5 has, or that it frames in its own way.
 Sources: the registry of filters, https://github.com/HDFGroup/hdf5_plugins (``docs``); for SZIP the
@@ -13,15 +9,14 @@ HDF5 documentation of ``H5Pset_szip``; for Bitshuffle https://github.com/kiyo-ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from math import prod
 from typing import Any
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.codecs.blosc2 import Blosc2Frame
 from gridref.codecs.numcodecs_codecs import ZfpHeader, bz2_decoder
 from gridref.codecs.stage import (
     AnyCodec,
@@ -36,170 +31,6 @@ from gridref.codecs.stage import (
     same_bytes,
 )
 from gridref.limits import beyond, limits
-
-# Contiguous frames of C-Blosc2, stored by HDF5's Blosc2 filter
-
-_FIXED_HEADER_BYTES = 87
-_DIMENSIONS = b"\xa4b2nd\xd2"
-"""Begins the entry of the layer that describes dimensions; the layer's offset follows."""
-_ZEROS, _NANS = 1, 2
-"""Chunks of a single repeated value are not stored: their offset states their value."""
-
-
-@dataclass(frozen=True)
-class Blosc2Frame:
-    """A frame: chunks, and their places in it.
-
-    Raises
-    ------
-    ValueError
-        If the bytes are not exactly one frame.
-    """
-
-    data: bytes
-
-    def __post_init__(self) -> None:
-        if len(self.data) < _FIXED_HEADER_BYTES or self.data[1:10] != b"\xa8b2frame\x00":
-            raise ValueError("is no Blosc2 frame")
-        stored = self._number(16, 8)
-        if stored != len(self.data):
-            raise ValueError(f"header says {stored} bytes are stored, got {len(self.data)}")
-
-    def _number(self, start: int, size: int) -> int:
-        return int.from_bytes(self.data[start : start + size], "big", signed=True)
-
-    @property
-    def decoded_bytes(self) -> int:
-        """Size of all elements, decoded.
-
-        In an array with dimensions, the header's size counts the elements that pad blocks too.
-
-        Raises
-        ------
-        ValueError
-            If the header contradicts itself.
-        """
-        in_chunks = self._number(30, 8)
-        if not self._has_dimensions:
-            return in_chunks
-        *extents, item_bytes = *self._extents(), self._number(48, 4)
-        if min(min(extent, default=1) for extent in extents) < 1:
-            raise ValueError(f"header says that shape, chunk and block are {extents}")
-        padded = item_bytes * prod(
-            -(-length // chunk) * -(-chunk // block) * block
-            for length, chunk, block in zip(*extents, strict=True)
-        )
-        if in_chunks != padded:
-            raise ValueError(f"header says {in_chunks} bytes are in chunks, blocks have {padded}")
-        if padded > limits().decoded_bytes:
-            raise ValueError(beyond("decoded_bytes", f"header says blocks have {padded} bytes"))
-        return prod(extents[0]) * item_bytes
-
-    @property
-    def _has_dimensions(self) -> bool:
-        return self._dimensions_place > 0
-
-    @property
-    def _dimensions_place(self) -> int:
-        """The end of the name of the layer that describes dimensions, or -1."""
-        place = self.data.find(_DIMENSIONS, _FIXED_HEADER_BYTES, self._header_bytes)
-        return place if place < 0 else place + len(_DIMENSIONS)
-
-    def _extents(self) -> tuple[list[int], list[int], list[int]]:
-        """Shape, chunk shape and block shape."""
-        position = self._number(self._dimensions_place, 4) + 6  # after the layer's own size
-        n_dims = self._number(position + 1, 1)
-        extents: list[list[int]] = []
-        position += 2
-        for size in (8, 4, 4):
-            starts = range(position + 2, position + 2 + n_dims * (size + 1), size + 1)
-            extents.append([self._number(start, size) for start in starts])
-            position += 1 + n_dims * (size + 1)
-        shape, chunk, block = extents
-        return shape, chunk, block
-
-    @property
-    def _header_bytes(self) -> int:
-        return self._number(11, 4)
-
-    def decode(self) -> NDArray[np.uint8]:
-        """Decode all chunks.
-
-        Raises
-        ------
-        ValueError
-            If a size in the frame is wrong.
-        imagecodecs.Blosc2Error
-            If compressed bytes are wrong.
-        """
-        decoded = self._decode_chunks()
-        return self._in_c_order(decoded) if self._has_dimensions else decoded
-
-    def _in_c_order(self, decoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The array from its chunks, which hold it block by block; the last blocks are padded."""
-        shape, chunk, block = self._extents()
-        n_chunks, n_blocks = _divided(shape, chunk), _divided(chunk, block)
-        by_axis = [k for axis in range(len(shape)) for k in (axis, axis + len(shape))]
-        padded = [n * length for n, length in zip(n_blocks, block, strict=True)]
-        stored = decoded.view(f"V{self._number(48, 4)}").reshape(prod(n_chunks), -1)
-        values = np.empty(shape, stored.dtype)
-        for place, blocks in zip(np.ndindex(*n_chunks), stored, strict=True):
-            starts = [n * length for n, length in zip(place, chunk, strict=True)]
-            out = values[tuple(slice(n, n + c) for n, c in zip(starts, chunk, strict=True))]
-            elements = blocks.reshape(*n_blocks, *block).transpose(by_axis).reshape(padded)
-            out[...] = elements[tuple(slice(n) for n in out.shape)]
-        return values.reshape(-1).view(np.uint8)
-
-    def _decode_chunks(self) -> NDArray[np.uint8]:
-        """Decode chunk by chunk."""
-        size, chunk_bytes = self._number(30, 8), self._number(58, 4)
-        if chunk_bytes < 1:
-            raise ValueError(f"header says that chunks have {chunk_bytes} bytes")
-        decoded = np.empty(size, np.uint8)
-        starts = range(0, size, chunk_bytes)
-        for start, offset in zip(starts, self._offsets(len(starts)), strict=True):
-            stop = min(start + chunk_bytes, size)
-            self._decode_chunk(int(offset), decoded[start:stop])
-        return decoded
-
-    def _offsets(self, n_chunks: int) -> NDArray[np.int64]:
-        """Offsets of the chunks from the end of the header, stored compressed after the chunks."""
-        index = self.data[self._header_bytes + self._number(39, 8) :]
-        offsets = imagecodecs.blosc2_decode(_one_chunk(index), numthreads=1, out=8 * n_chunks)
-        return np.frombuffer(offsets, "<i8", n_chunks)
-
-    def _decode_chunk(self, offset: int, out: NDArray[np.uint8]) -> None:
-        if offset < 0:
-            self._fill(offset >> 56 & 7, out)
-            return
-        chunk = _one_chunk(self.data[self._header_bytes + offset :])
-        part = imagecodecs.blosc2_decode(chunk, numthreads=1, out=len(out))
-        if len(part) != len(out):
-            raise ValueError(f"a chunk decodes to {len(part)} bytes, expected {len(out)}")
-        out[:] = np.frombuffer(part, np.uint8)
-
-    def _fill(self, kind: int, out: NDArray[np.uint8]) -> None:
-        item_bytes = self._number(48, 4)
-        if kind == _ZEROS:
-            out[:] = 0
-        elif kind == _NANS and item_bytes in (4, 8):
-            out.view(f"<f{item_bytes}")[:] = np.nan
-        else:
-            raise ValueError(f"a chunk of repeated values of kind {kind} is not supported")
-
-
-def _divided(lengths: list[int], parts: list[int]) -> list[int]:
-    """The number of parts along each dimension; the last part may be shorter."""
-    return [-(-length // part) for length, part in zip(lengths, parts, strict=True)]
-
-
-def _one_chunk(data: bytes) -> bytes:
-    """The chunk at the start of `data`: its size is the fourth word of its header."""
-    size = int.from_bytes(data[12:16], "little")
-    if not 16 <= size <= len(data):
-        raise ValueError(f"a chunk of {size} bytes lies in {len(data)} bytes")
-    return data[:size]
-
 
 # Compression filters
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gridref.codecs import (
     arithmetic,
+    blosc2,
     core,
     fits,
     grib,
@@ -33,6 +34,7 @@ OWN: dict[str, AnyCodec] = (
     | fits.CODECS
     | grib.CODECS
     | n5.CODECS
+    | blosc2.CODECS
     | jpeg2000.CODECS
     | precomputed.CODECS
 )

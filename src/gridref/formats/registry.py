@@ -37,6 +37,7 @@ from gridref.model.scan_report import Fate, Finding
 from gridref.plugins import Plugin, plugins
 
 if TYPE_CHECKING:
+    from gridref.formats.b2nd.scanner import B2NDScanner
     from gridref.formats.dmrpp.scanner import DMRppScanner
     from gridref.formats.fits.scanner import FITSScanner
     from gridref.formats.grib.scanner import GRIBScanner
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         HDF4Scanner(),
         DMRppScanner(),
         GRIBScanner(),
+        B2NDScanner(),
         N5Scanner(),
         JPEG2000Scanner(),
         PrecomputedScanner(),
@@ -194,6 +196,7 @@ BUILT_IN = {
     "hdf4": "gridref.formats.hdf4.scanner:HDF4Scanner",
     "dmrpp": "gridref.formats.dmrpp.scanner:DMRppScanner",
     "grib": "gridref.formats.grib.scanner:GRIBScanner",
+    "b2nd": "gridref.formats.b2nd.scanner:B2NDScanner",
     "n5": "gridref.formats.n5.scanner:N5Scanner",
     "jpeg2000": "gridref.formats.jpeg2000.scanner:JPEG2000Scanner",
     "wkw": "gridref.formats.wkw.scanner:WKWScanner",

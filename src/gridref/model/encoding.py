@@ -248,6 +248,7 @@ def shared_encoding(*fields: Any) -> Encoding:
 ARRAY_TO_BYTES = frozenset(
     {
         "bytes",
+        "gridref.b2nd",
         "gridref.compressed_segmentation",
         "gridref.fits_plio",
         "gridref.fits_tiles",

@@ -17,9 +17,9 @@ import rasterio
 
 import gridref
 from gridref.codecs import decode_chunk, why_not
+from gridref.codecs.blosc2 import Blosc2Frame
 from gridref.codecs.core import _zstd_content_bytes
 from gridref.codecs.encode import REWRAP_BYTES, gzip_from_zlib
-from gridref.codecs.hdf5_filters import Blosc2Frame
 from gridref.codecs.stage import decompressed
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec

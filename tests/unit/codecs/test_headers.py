@@ -13,14 +13,10 @@ import numpy as np
 import pytest
 
 from gridref.codecs import decode_chunk, encode_chunk, why_not
+from gridref.codecs.blosc2 import Blosc2Frame, one_chunk
 from gridref.codecs.core import _blosc_bytes
 from gridref.codecs.hdf5_bits import _scaling
-from gridref.codecs.hdf5_filters import (
-    Blosc2Frame,
-    _one_chunk,
-    _without_leading_ones,
-    _without_ones,
-)
+from gridref.codecs.hdf5_filters import _without_leading_ones, _without_ones
 from gridref.codecs.numcodecs_codecs import ZfpHeader
 from gridref.codecs.shuffle import _BLOCK_BYTES, unshuffle
 from gridref.codecs.stage import ArraySpec, decompressed
@@ -191,10 +187,10 @@ def test_headers_of_blosc_are_right_about_both_sizes() -> None:
 def test_chunks_of_a_frame_lie_inside_of_it(size: int, n_bytes: int, fits: bool) -> None:
     data = bytes(12) + size.to_bytes(4, "little") + bytes(range(100, 100 + n_bytes - 16))
     if fits:
-        assert _one_chunk(data) == data[:size]
+        assert one_chunk(data) == data[:size]
     else:
         with pytest.raises(ValueError, match=f"a chunk of {size} bytes"):
-            _one_chunk(data)
+            one_chunk(data)
 
 
 def frame(chunk_bytes: int = 8, stored: int = 0, n_bytes: int = 100) -> bytes:
