@@ -107,7 +107,7 @@ def _partial_sources(group: VirtualGroup) -> Iterator[Source]:
     """The files on HTTP servers with chunks as parts of them."""
     for array in group.all_arrays().values():
         for manifest in array.manifests:
-            if not isinstance(manifest, KnownSources):
+            if not isinstance(manifest, (ChunkManifest, KnownSources)):  # protocols are slow
                 continue
             if not any(map(_server, manifest.sources)):
                 continue
