@@ -158,11 +158,19 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> Non
         gridref.scan(product)
 
 
-@pytest.mark.parametrize("damage", ["<!DOCTYPE a []>", "<a>"])
-def test_damaged_metadata(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "encoding", "reason"),
+    [
+        ("<!DOCTYPE a []>", "utf-8", "document type"),
+        ("<!DOCTYPE a []>", "utf-16", "document type"),
+        ("<a>", "utf-8", "not XML"),
+        ("", "utf-7", "not XML"),
+    ],
+)
+def test_damaged_metadata(tmp_path: Path, damage: str, encoding: str, reason: str) -> None:
     product = write_product(tmp_path, bands={60: ("B01",)})
     document = product / "MTD_MSIL2A.xml"
-    head, rest = document.read_text().split("?>", 1)
-    document.write_text(f"{head}?>{damage}{rest}")
-    with pytest.raises(SourceFormatError):
+    head, rest = document.read_text().replace("UTF-8", encoding).split("?>", 1)
+    document.write_text(f"{head}?>{damage}{rest}", encoding=encoding)
+    with pytest.raises(SourceFormatError, match=reason):
         gridref.scan(product)

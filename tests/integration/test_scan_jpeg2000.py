@@ -174,6 +174,34 @@ def test_places(tmp_path: Path, place: str, boxes: str, behind: str) -> None:
         np.testing.assert_array_equal(own["band_data"], expected)
 
 
+def gml_of(path: Path, old: str, new: str) -> None:
+    """Change the GML of a file, whose length stays."""
+    data = path.read_bytes()
+    assert data.count(old.encode()) == 1
+    path.write_bytes(data.replace(old.encode(), new.ljust(len(old)).encode()))
+
+
+@pytest.mark.parametrize("place", ["degrees", "northing first"])
+def test_the_order_of_axes_that_a_document_names(tmp_path: Path, place: str) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((1, 70, 90)), GeoJP2="NO", **PLACES[place])
+    x, y = (f"<gml:axisName>{axis}</gml:axisName>" for axis in "xy")
+    own = (
+        "<gml:axisName>Easting</gml:axisName><gml:axisName>Northing</gml:axisName>",
+        "<gml:axisName>Long</gml:axisName><gml:axisName>Lat</gml:axisName>",
+    )[place == "degrees"]
+    gml_of(path, f"{x}\n{' ' * 14}{y}", own)
+    with rasterio.open(path) as file:
+        expected = " ".join(repr(float(number)) for number in file.transform.to_gdal())
+    assert gridref.scan(path)["spatial_ref"].attrs["GeoTransform"] == expected
+
+
+@pytest.mark.parametrize("number", ["nan 1", "1e999 1", "a b", ""])
+def test_places_that_are_no_numbers_are_left_out(tmp_path: Path, number: str) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((1, 70, 90)), GeoJP2="NO", **UTM)
+    gml_of(path, "<gml:pos>600005 4900015<", f"<gml:pos>{number}<".rjust(24))
+    assert set(gridref.scan(path).arrays) == {"band", "band_data"}
+
+
 def test_an_overview_has_the_places_of_its_pixels(tmp_path: Path) -> None:
     path = write_jp2(tmp_path / "a.jp2", image_of((1, 151, 200)), **UTM)
     group = gridref.scan(path)
@@ -209,6 +237,23 @@ def test_days_are_one_cube_that_is_verified(tmp_path: Path) -> None:
     np.testing.assert_array_equal(catalog["band_data"][...], np.stack(images))
     assert len(catalog["band_data"].encodings) == 1
     result = catalog.verify()
+    assert result.differences == ()
+    assert result.n_arrays == 2
+
+
+def test_signed_bytes_are_not_compared(shared_data: Path, tmp_path: Path) -> None:
+    path = shared_data / "formats/jp2/uclouvain__openjpeg-data__j2k32.j2k"
+    gridref.build([path], tmp_path / "a.gridref")
+    result = gridref.open_catalog(tmp_path / "a.gridref").verify()
+    assert result.differences == ()
+    assert ("band_data", "rasterio shows its signed bytes as unsigned ones") in result.not_compared
+
+
+def test_images_on_a_server_are_verified(tmp_path: Path) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((2, 151, 200)), **UTM)
+    with serving(Site({"/a.jp2": path.read_bytes()})) as site:
+        gridref.build([f"{site.url}/a.jp2"], tmp_path / "a.gridref")
+        result = gridref.open_catalog(tmp_path / "a.gridref").verify()
     assert result.differences == ()
     assert result.n_arrays == 2
 

@@ -810,7 +810,7 @@ class _JPEG2000Original:
 
     def __init__(self, file: Any) -> None:
         try:
-            self.file = RasterioFile(file.read() if file.is_remote else file.name)
+            self.file = RasterioFile(file)
         except ImportError as error:
             raise missing_package("comparing with JPEG 2000 files", error) from error
         except ValueError as error:

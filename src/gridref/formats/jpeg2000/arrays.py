@@ -33,7 +33,7 @@ from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.damage import refusing_damage
 from gridref.formats.findings import Findings
 from gridref.formats.georeference import SPATIAL_REF, Georeference, mapped
-from gridref.formats.jpeg2000.boxes import Boxes, read_boxes
+from gridref.formats.jpeg2000.boxes import Boxes, read_boxes, reader_of
 from gridref.formats.jpeg2000.places import georeference_of
 from gridref.formats.jpeg2000.tiles import check_decoded_bytes, places_of_tiles
 from gridref.formats.options import ScanOptions
@@ -50,32 +50,20 @@ _SMALLEST_SIDE = 128
 
 def scan_jpeg2000(file: ScanFile, options: ScanOptions) -> VirtualGroup:
     """Describe a file; raises as `gridref.formats.scan` does."""
-    read = _reader(file)
+    read = reader_of(file)
     findings = Findings(file.name)
     group = VirtualGroup()
-    with refusing_damage(file.name):
-        is_bare = read(0, 2) == b"\xff\x4f"
-        with findings.refusing("/band_data"), _refusing():
-            boxes = (
-                Boxes(0, file.size) if is_bare else read_boxes(read, file.size, options.max_objects)
-            )
-            georeference = georeference_of(boxes)
-            levels = _levels(file, read, boxes, options)
-            group = _group(levels, georeference, boxes)
-            for path in ("", *(f"/{name}" for name in group.groups)):
-                findings.note(f"{path}/band_data", Fate.TAKEN)
-            if georeference is not None and georeference.unknown_crs:
-                reason = "the coordinate reference system is not understood"
-                findings.note(f"/{SPATIAL_REF}", Fate.INLINED, reason)
+    with refusing_damage(file.name), findings.refusing("/band_data"), _refusing():
+        boxes = read_boxes(read, file.size, options.max_objects)
+        georeference = georeference_of(boxes)
+        levels = _levels(file, read, boxes, options)
+        group = _group(levels, georeference, boxes)
+        for path in ("", *(f"/{name}" for name in group.groups)):
+            findings.note(f"{path}/band_data", Fate.TAKEN)
+        if georeference is not None and georeference.unknown_crs:
+            reason = "the coordinate reference system is not understood"
+            findings.note(f"/{SPATIAL_REF}", Fate.INLINED, reason)
     return group.with_changes(report=findings.report(options))
-
-
-def _reader(file: ScanFile) -> Read:
-    def read(at: int, n_bytes: int) -> bytes:
-        n_bytes = min(n_bytes, file.size - at)
-        return file.read_many([at], [n_bytes])[0] if n_bytes > 0 else b""
-
-    return read
 
 
 @contextmanager

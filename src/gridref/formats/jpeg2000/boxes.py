@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.jpeg2000 import Read
+from gridref.codecs.jpeg2000 import SOC, Read
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.io import ScanFile
 from gridref.limits import beyond, limits
 
 _GEOJP2 = bytes.fromhex("b14bf8bd083d4b43a5ae8cd7d5a6ce03")
@@ -45,12 +46,22 @@ class Boxes:
     palette: NDArray[np.uint16] | None = None
 
 
+def reader_of(file: ScanFile) -> Read:
+    """Read bytes of a file, fewer at its end."""
+
+    def read(at: int, n_bytes: int) -> bytes:
+        n_bytes = min(n_bytes, file.size - at)
+        return file.read_many([at], [n_bytes])[0] if n_bytes > 0 else b""
+
+    return read
+
+
 type _Box = tuple[bytes, int, int]
 """Type, and where the contents begin and end."""
 
 
 def read_boxes(read: Read, size: int, max_objects: int) -> Boxes:
-    """Read the boxes of a file of so many bytes.
+    """Read the boxes of a file of so many bytes, which may be a codestream without any.
 
     Raises
     ------
@@ -59,6 +70,8 @@ def read_boxes(read: Read, size: int, max_objects: int) -> Boxes:
     UnsupportedFeatureError
         If there are too many boxes, or one with a georeference is too long.
     """
+    if read(0, 2) == struct.pack(">H", SOC):
+        return Boxes(0, size)
     start = stop = 0
     geotiff, gml, palette = b"", b"", None
     for number, (kind, first, last) in enumerate(_boxes(read, 0, size)):

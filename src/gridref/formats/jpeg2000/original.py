@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gridref.codecs.jpeg2000 import read_header
+from gridref.formats.jpeg2000.boxes import read_boxes, reader_of
+from gridref.io import ScanFile
+
+_MOST_BOXES = 10_000
 
 type _Shape = tuple[int, ...]
 
@@ -17,40 +25,39 @@ class RasterioFile:
     Parameters
     ----------
     file
-        Path, or all bytes.
+        The file, of which rasterio gets a copy if it is on a server.
 
     Raises
     ------
     ImportError
         If rasterio is not installed.
     ValueError
-        In the words of GDAL.
+        In the words of GDAL, or if GDAL shows other elements than the file has.
     """
 
-    def __init__(self, file: str | bytes) -> None:
+    def __init__(self, file: ScanFile) -> None:
+        read = reader_of(file)
+        start = read_boxes(read, file.size, _MOST_BOXES).start
+        if read_header(read, start).size.dtype == np.int8:
+            raise ValueError("rasterio shows its signed bytes as unsigned ones")
         import rasterio
         from rasterio.errors import RasterioError
 
         self._error = RasterioError
-        self.levels: dict[_Shape, dict[str, int]] = {}
-        with ExitStack() as stack:
-            memory = (
-                None if isinstance(file, str) else stack.enter_context(rasterio.MemoryFile(file))
-            )
-            self._open = memory.open if memory else lambda **level: rasterio.open(file, **level)
-            n_overviews = self._add({})
-            for number in range(n_overviews):
-                self._add({"overview_level": number})
-            self._copy = stack.pop_all()
-
-    def _add(self, level: dict[str, int]) -> int:
-        """Remember a level; returns the number of its overviews."""
-        try:
-            with self._open(**level) as image:
-                self.levels.setdefault((image.count, *image.shape), level)
-                return len(image.overviews(1))
-        except self._error as error:
-            raise ValueError(f"rasterio cannot open it: {error}") from error
+        self.levels: dict[_Shape, Any] = {}
+        with ExitStack() as stack, warnings.catch_warnings(action="ignore"):
+            opened: Any = partial(rasterio.open, file.name)
+            if file.is_remote:
+                copy = rasterio.MemoryFile(read(0, file.size))
+                opened = stack.enter_context(copy).open
+            try:
+                image = stack.enter_context(opened())
+                coarse = [opened(overview_level=n) for n, _ in enumerate(image.overviews(1))]
+            except RasterioError as error:
+                raise ValueError(f"rasterio cannot open it: {error}") from error
+            for level in (image, *map(stack.enter_context, coarse)):
+                self.levels.setdefault((level.count, *level.shape), level)
+            self._open = stack.pop_all()
 
     def read(self, shape: _Shape, region: tuple[slice, ...]) -> NDArray[Any]:
         """Elements of the level of a shape.
@@ -62,23 +69,21 @@ class RasterioFile:
         """
         bands, rows, columns = region
         window = (rows.start, rows.stop), (columns.start, columns.stop)
+        numbers = [*range(bands.start + 1, bands.stop + 1)]
         try:
-            with self._open(**self.levels[shape]) as image:
-                numbers = range(bands.start + 1, bands.stop + 1)
-                return np.asarray(image.read([*numbers], window=window))
+            return np.asarray(self.levels[shape].read(numbers, window=window))
         except self._error as error:
             raise ValueError(f"rasterio cannot read it: {error}") from error
 
     def centres(self, shape: _Shape, axis: int) -> NDArray[np.float64] | None:
         """Places of the pixels' centres along rows or columns; None if nothing says them."""
-        with self._open(**self.levels[shape]) as image:
-            affine = image.transform
-            if axis == 0 or affine.is_identity or affine.b or affine.d:
-                return None
-            start, step = (affine.f, affine.e) if axis == 1 else (affine.c, affine.a)
+        affine = self.levels[shape].transform
+        if axis == 0 or affine.is_identity or affine.b or affine.d:
+            return None
+        start, step = (affine.f, affine.e) if axis == 1 else (affine.c, affine.a)
         centres: NDArray[np.float64] = start + (np.arange(shape[axis]) + 0.5) * step
         return centres
 
     def close(self) -> None:
-        """Forget a copy."""
-        self._copy.close()
+        """Close the file."""
+        self._open.close()

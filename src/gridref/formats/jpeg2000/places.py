@@ -6,6 +6,7 @@ order of axes, where files and standards differ.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,11 +94,12 @@ def _of_gml(document: bytes) -> Georeference | None:
 
 def _grid_of(document: bytes) -> _Grid | None:
     """The first grid of a document; None if there is none. Entities could expand without limit."""
-    if b"<!DOCTYPE" in document:
+    document = document.rstrip(b"\0")
+    if b"<!DOCTYPE" in document or b"\0" in document:  # the latter may be the former in UTF-16
         return None
     try:
-        root = ET.fromstring(document.rstrip(b"\0"))
-    except ET.ParseError:
+        root = ET.fromstring(document)
+    except (ET.ParseError, ValueError, LookupError):
         return None
     grid = next(_named(root, "RectifiedGrid"), None)
     if grid is None:
@@ -118,7 +120,9 @@ def _grid_of(document: bytes) -> _Grid | None:
     except ValueError:
         return None
     numbers = tuple(number for pair in pairs for number in pair)
-    return _Grid(numbers, next(filter(None, systems), ""), axes) if len(numbers) == 6 else None
+    if len(numbers) != 6 or not all(map(math.isfinite, numbers)):
+        return None
+    return _Grid(numbers, next(filter(None, systems), ""), axes)
 
 
 def _named(element: ET.Element, name: str) -> Iterator[ET.Element]:

@@ -70,9 +70,12 @@ def _parsed(file: ScanFile) -> ET.Element:
         what = f"the metadata has {file.size} bytes"
         raise UnsupportedFeatureError(beyond("xml_characters", what))
     (document,) = file.read_many([0], [file.size])
-    if b"<!DOCTYPE" in document:
-        raise SourceFormatError("the metadata has a document type, whose entities are not read")
-    return ET.fromstring(document)
+    if b"<!DOCTYPE" in document or b"\0" in document:  # the latter may be the former in UTF-16
+        raise SourceFormatError("the metadata declares a document type, which is not read")
+    try:
+        return ET.fromstring(document)
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise SourceFormatError(f"the metadata is not XML: {error}") from error
 
 
 class _Product:
