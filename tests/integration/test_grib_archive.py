@@ -119,6 +119,74 @@ def test_times_are_those_of_xarray(tmp_path: Path) -> None:
         assert not rain.tp.isel(step=slice(1, None)).isnull().any()
 
 
+def rain(folder: Path) -> Path:
+    """A catalog of two steps: levels above the ground, at the surface, and three windows."""
+    files = []
+    for hour in (6, 9):
+        names = [{"shortName": name, "step": hour} for name in ("2t", "2d", "10u", "sp")]
+        names += [
+            {"shortName": "tp", "stepRange": f"{at}-{hour}"} for at in (0, hour - 1, hour - 3)
+        ]
+        fields = [field(seed=10 * hour + n, **keys) for n, keys in enumerate(names)]
+        files.append(write_grib(folder / f"f{hour}.grib2", *fields))
+    gridref.build(files, folder / "f.gridref")
+    return folder / "f.gridref"
+
+
+def test_groups_choose_what_filter_by_keys_does(tmp_path: Path) -> None:
+    """The rows of docs/formats.md, against what eccodes says of each field."""
+    path = rain(tmp_path)
+
+    def chosen(**keys: Any) -> set[str]:
+        return {
+            about["cfVarName"]
+            for about in fields_of(tmp_path / "f6.grib2")
+            if all(about[key] == value for key, value in keys.items())
+        }
+
+    def opened(group: str) -> xr.Dataset:
+        return xr.open_dataset(path, engine="gridref", group=group)
+
+    def named(dataset: xr.Dataset) -> set[str]:
+        return set(dataset.data_vars) - {"spatial_ref"}
+
+    surface, above = opened("surface"), opened("heightAboveGround")
+    assert named(surface) == chosen(typeOfLevel="surface", stepType="instant") == {"sp"}
+    accumulated = chosen(typeOfLevel="surface", stepType="accum")
+    assert named(opened("surface/accum")) == accumulated == {"tp"}
+    two_metres = chosen(typeOfLevel="heightAboveGround", level=2)
+    assert named(above.filter_by_attrs(GRIB_level=2)) == two_metres == {"t2m", "d2m"}
+    assert named(above.filter_by_attrs(GRIB_shortName="2t")) == chosen(shortName="2t")
+    assert named(above.filter_by_attrs(GRIB_paramId=167)) == chosen(paramId=167)
+    files = sorted(tmp_path.glob("*.grib2"))
+    lazy = gridref.open_mfdataset(files, group="heightAboveGround", work=False)
+    fields = ["t2m", "d2m", "u10"]
+    xr.testing.assert_equal(lazy[fields].load(), above[fields].load())
+
+
+def test_windows_become_a_dimension(tmp_path: Path) -> None:
+    catalog = gridref.open_catalog(rain(tmp_path))
+    hours = (1, 3)
+    both = gridref.concat([catalog[f"surface/accum_{n}h"] for n in hours], "window", labels=hours)
+    assert both["tp"].dims == ("window", "time", "step", "latitude", "longitude")
+    for at, length in enumerate(hours):
+        for step, hour in enumerate((6, 9)):
+            (about,) = (
+                about
+                for about in fields_of(tmp_path / f"f{hour}.grib2")
+                if about["shortName"] == "tp"
+                and (about["startStep"], about["endStep"]) == (hour - length, hour)
+            )
+            assert np.array_equal(both["tp"][at, 0, step].reshape(-1), about["values"].astype("f4"))
+    tree = xr.open_datatree(tmp_path / "f.gridref", engine="gridref")
+    parts = [tree["surface"].dataset, tree["surface/accum"].dataset]
+    merged = xr.merge(parts, compat="no_conflicts")
+    merged.gridref.save(tmp_path / "part.gridref")
+    part = xr.open_dataset(tmp_path / "part.gridref", engine="gridref")
+    xr.testing.assert_equal(part.tp.load(), tree["surface/accum"].tp.load())
+    assert set(part.data_vars) >= {"sp", "tp"}
+
+
 def append_one(catalog: str, file: str) -> None:
     gridref.open_catalog(catalog).append(file)
 
