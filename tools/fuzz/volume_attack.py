@@ -32,7 +32,7 @@ from gridref.errors import GridrefError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualGroup
 from gridref.serve.reader import Reader
-from tests import b2nd_files, n5_files, wkw_files
+from tests import b2nd_files, n5_files, precomputed_files, wkw_files
 from tools.fuzz.catalog_attack import change_member
 
 SECONDS = 20
@@ -153,9 +153,55 @@ def _read_b2nd(path: Path, arrays: dict[str, Any]) -> dict[str, Values]:
         return {}
 
 
+def _write_precomputed(folder: Path) -> list[Path]:
+    volumes = []
+    for name, encoding in precomputed_files.ENCODINGS.items():
+        dtype = "uint32" if name == "compressed_segmentation" else "uint8"
+        values = precomputed_files.voxels(dtype, (1, 5, 6, 7), n_values=9)
+        for number, more in enumerate(_SHARDS if name != "jpeg" else _SHARDS[:1]):
+            precomputed_files.write_volume(
+                folder / f"{name}{number}",
+                values,
+                values[..., ::2, ::2].copy(),
+                chunk=(4, 4, 4),
+                offset=(0, 1, 0),
+                encoding=encoding,
+                **more,
+            )
+            volumes.append(folder / f"{name}{number}")
+    return volumes
+
+
+_SHARDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"sharding": precomputed_files.sharding(minishard_bits=1, shard_bits=1)},
+    {
+        "sharding": precomputed_files.sharding(
+            hash="murmurhash3_x86_128",
+            minishard_index_encoding="raw",
+            data_encoding="raw",
+            minishard_bits=1,
+            shard_bits=1,
+        )
+    },
+)
+
+
+def _read_precomputed(path: Path, arrays: dict[str, Any]) -> dict[str, Values]:
+    found = {}
+    for name in arrays:
+        if name.count("/") == 1 and not name.endswith(("/x", "/y", "/z")):
+            try:
+                found[name] = precomputed_files.volume_values(path, int(name.partition("/")[0]))
+            except (ValueError, OverflowError, TypeError):
+                continue
+    return found
+
+
 KINDS = {
     "b2nd": Kind(_write_b2nd, _read_b2nd, "big"),
     "n5": Kind(_write_n5, _read_n5, "big"),
+    "precomputed": Kind(_write_precomputed, _read_precomputed, "little"),
     "wkw": Kind(_write_wkw, _read_wkw, "little"),
 }
 

@@ -158,6 +158,7 @@ def _labels(
     table, width, start = first & _LOW_BITS, first >> 24, second & _LOW_BITS
     values = np.empty((n_blocks, len(places)), dtype)
     step = dtype.itemsize // 4
+    labels = words if step == 1 else words[:-1] | words[1:].astype(dtype) << dtype.type(32)
     for bits in np.unique(width).tolist():
         if bits not in _WIDTHS:
             raise ValueError(f"has indexes of {bits} bits")
@@ -167,16 +168,32 @@ def _labels(
             raise ValueError("points outside of itself")
         at = table[members, np.newaxis]
         if bits:
-            bit = places * bits
-            index = words[begin + (bit >> 5)] >> (bit & 31).astype(np.uint32)
-            at = at + (index & np.uint32(2**bits - 1)).astype(np.int64) * step
+            at = at + _indexes(words, begin, places, n_inside, bits) * np.int64(step)
         if (at > len(words) - step).any():
             raise ValueError("points outside of its tables")
-        label = words[at].astype(dtype)
-        if step == 2:
-            label |= words[at + 1].astype(dtype) << dtype.type(32)
-        values[members] = label
+        values[members] = labels[at]
     return values
+
+
+def _indexes(
+    words: NDArray[np.uint32],
+    begin: NDArray[np.int64],
+    places: NDArray[np.int64],
+    n_inside: int,
+    bits: int,
+) -> NDArray[np.uint32]:
+    """The indexes of some voxels of each block, int (blocks, places)."""
+    mask = np.uint32(2**bits - 1)
+    if len(places) < n_inside:
+        bit = places * bits
+        found: NDArray[np.uint32] = (
+            words[begin + (bit >> 5)] >> (bit & 31).astype(np.uint32)
+        ) & mask
+        return found
+    held = words[begin + np.arange(-(-bits * n_inside // 32))]
+    shifts = np.arange(0, 32, bits, dtype=np.uint32)
+    parts: NDArray[np.uint32] = (held[..., np.newaxis] >> shifts) & mask
+    return parts.reshape(len(begin), -1)[:, :n_inside]
 
 
 def _segmentation_problem(config: Config) -> str | None:
