@@ -9,7 +9,7 @@ from __future__ import annotations
 from tests.archives.archive import Archive
 from tests.archives.forecasts import ensemble, forecasts
 from tests.archives.granules import altimetry, orbits, scans, sweeps, volumes
-from tests.archives.imagery import exposures, modis, plate, products, sentinel, wells
+from tests.archives.imagery import channels, exposures, modis, plate, products, sentinel, wells
 from tests.archives.models import cmip, era5, nemo, roms, wrf
 from tests.archives.observations import drifters, goes, radar, swaths
 
@@ -37,6 +37,7 @@ KINDS = (
     exposures,
     plate,
     wells,
+    channels,
     drifters,
 )
 """All generators: each takes an empty folder and gives an `Archive`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests.hdf4_files import library_values, modis_tile, write_structures
 from tests.jp2_files import read_jp2
 from tests.safe_files import write_product
 
-__all__ = ["exposures", "modis", "plate", "products", "sentinel", "wells"]
+__all__ = ["channels", "exposures", "modis", "plate", "products", "sentinel", "wells"]
 
 N_PIXELS = 64
 
@@ -189,6 +190,25 @@ def wells(folder: Path) -> Archive:
         return {**found, "cube": cube.assign_coords(well=["A01", "A02", "B01"], field=[1, 2])}
 
     return Archive("wells", tuple(files), expected, pattern="*.ome.tif")
+
+
+def channels(folder: Path) -> Archive:
+    """Wells of a screen, a file a channel: names say well, site and wavelength."""
+    files, planes = [], {}
+    for well, site, wave in itertools.product(("A01", "B02"), (1, 2), (1, 2)):
+        planes[well, site, wave] = (field_of(f"{well}{site}{wave}", 32, 48) * 10).astype("u2")
+        files.append(folder / f"screen_{well}_s{site}_w{wave}.ome.tif")
+        tifffile.imwrite(files[-1], planes[well, site, wave], metadata={"axes": "YX"})
+
+    def expected() -> dict[str, xr.Dataset]:
+        stored = np.array(
+            [[[planes[w, s, c] for c in (1, 2)] for s in (1, 2)] for w in ("A01", "B02")]
+        )
+        image = xr.DataArray(stored, dims=("well", "field", "c", "y", "x"))
+        labels = {"well": ["A01", "B02"], "field": [1, 2], "c": [1, 2]}
+        return {"cube": xr.Dataset({"image": image}, labels)}
+
+    return Archive("channels", tuple(files), expected, pattern="*.ome.tif")
 
 
 def exposures(folder: Path) -> Archive:

@@ -396,6 +396,7 @@ _WELL = re.compile(r"([A-Za-z]{1,2})[-_]?0*(\d{1,3})")
 _OPERETTA = re.compile(r"r0*(\d+)c0*(\d+)f0*(\d+)")
 _WELL_IN_NAME = re.compile(r"(?:^|[_\-. ])([A-P])[-_]?0*([1-9]\d?)(?=[_\-. ]|$)")
 _AXIS_IN_NAME = re.compile(r"(?:^|[_\-. ])[TZC]P?\d+(?=[_\-. ]|$)", re.IGNORECASE)
+_CHANNEL_IN_NAME = re.compile(r"[_\-. ](?:w|ch|channel)[-_]?(\d{1,2})(?=[_\-. ]|$)", re.IGNORECASE)
 _FIELD_IN_NAME = re.compile(r"(?:^|[_\-. ])(?:field|site|f|s)[-_]?(\d+)", re.IGNORECASE)
 
 
@@ -414,7 +415,8 @@ def combine_plate_files(
     pattern
         What to find in names: ``{well}`` (``B02``), or ``{row}`` and ``{column}``; ``{field}``; and
         dimensions that planes are along, like ``{c}``. Without a pattern wells like ``B02`` or
-        ``r02c03f01`` are looked for, and fields like ``_f1`` or ``_s1``.
+        ``r02c03f01`` are looked for, fields like ``_f1`` or ``_s1``, and channels like ``_w1`` or
+        ``_ch1`` of images that have none themselves.
 
     Raises
     ------
@@ -423,7 +425,7 @@ def combine_plate_files(
     """
     files = [file for file, _ in scanned]
     found = [_usual(file) for file in files] if pattern is None else pattern.of_names(files)
-    fields = [] if pattern is None else list(pattern.fields)
+    fields = _channels(found, scanned) if pattern is None else list(pattern.fields)
     planes = [name for name in fields if name not in ("well", "row", "column", "field")]
     dims = [planes[place] for place in axes_order(planes)]
     groups = [group for _, group in scanned]
@@ -436,6 +438,17 @@ def combine_plate_files(
     ]
     name = os.path.basename(os.path.dirname(files[0].rstrip("/"))) or "plate"
     return combine_plate(images, name=name, dims=dims, read=read, options=rules)
+
+
+def _channels(
+    found: Sequence[Mapping[str, Any]], scanned: Sequence[tuple[str, VirtualGroup]]
+) -> list[str]:
+    """The dimension of channels, if they tell files of one field apart, and no image has it."""
+    fields = {(own["row"], own["column"], own["field"]) for own in found}
+    told = {(own["row"], own["column"], own["field"], own.get("c")) for own in found}
+    is_said = all("c" in own for own in found) and len(fields) < len(told)
+    held = {dim for _, group in scanned for array in group.arrays.values() for dim in array.dims}
+    return ["c"] if is_said and "c" not in held else []
 
 
 def wells_in_names(files: Sequence[str]) -> list[str]:
@@ -461,7 +474,7 @@ def _names_axes(files: Sequence[str]) -> bool:
 
 
 def _usual(file: str) -> Mapping[str, Any]:
-    """Well and field of a name in one of the usual forms."""
+    """Well, field and channel of a name in one of the usual forms."""
     name = os.path.basename(file.rstrip("/"))
     operetta = _OPERETTA.search(name)
     if operetta is not None:
@@ -472,7 +485,9 @@ def _usual(file: str) -> Mapping[str, Any]:
             "the name says no well like B02 or r02c03f01: give a pattern, like '{well}_s{field:d}'",
             Place(source=file),
         )
-    return {"row": well[1], "column": well[2], "field": field[1] if field else 0}
+    channel = _CHANNEL_IN_NAME.search(name, well.end())
+    said = {"row": well[1], "column": well[2], "field": field[1] if field else 0}
+    return said | ({"c": int(channel[1])} if channel else {})
 
 
 def _well(labels: Mapping[str, Any], file: str) -> tuple[str, str]:
