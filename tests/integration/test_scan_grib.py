@@ -409,6 +409,19 @@ def test_files_that_are_cut_off(tmp_path: Path) -> None:
             gridref.scan(path)
 
 
+def test_reference_values_beyond_32_bits(tmp_path: Path) -> None:
+    path = write_grib(tmp_path / "a.grib", message(sample="regular_ll_sfc_grib1"))
+    raw = bytearray(path.read_bytes())
+    at = 8
+    for _ in range(2):  # the product and the grid
+        at += int.from_bytes(raw[at : at + 3], "big")
+    raw[at + 6 : at + 10] = b"\x7f\xff\xff\xff"
+    path.write_bytes(raw)
+    (array,) = variables(gridref.scan(path)).values()
+    with pytest.raises(DecodeError, match="is no 32-bit float"):
+        array[...]
+
+
 def test_messages_without_an_end(tmp_path: Path) -> None:
     path = write_grib(tmp_path / "a.grib2", field(shortName="sp"), field(shortName="2t"))
     raw = bytearray(path.read_bytes())

@@ -180,7 +180,9 @@ def _section_1(message: memoryview, at: int) -> tuple[memoryview, int]:
 def _simple_packing(product: bytes, data: bytes, n_bytes: int) -> bytes:
     """Section 5 of edition 2 that says what edition 1 does."""
     reference = ibm_float(data[6:10])
-    if float(np.float32(reference)) != reference:
+    with np.errstate(over="ignore"):
+        is_float = float(np.float32(reference)) == reference
+    if not is_float:
         raise MessageError(f"its reference value {reference} is no 32-bit float")
     bits = data[10]
     n_values = (8 * (n_bytes - 11) - (data[3] & 0x0F)) // bits if bits else 0
