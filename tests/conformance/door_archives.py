@@ -15,6 +15,7 @@ import numpy as np
 import tifffile
 import zarr
 from numpy.typing import NDArray
+from pyhdf.SD import SD, SDC
 
 import gridref
 from gridref.errors import GridrefError
@@ -22,6 +23,7 @@ from gridref.io import SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.zarr_metadata import packed_dtype
 from gridref.serve.reader import Reader
+from tests.hdf4_files import set_chunks, set_nbit
 from tests.integration.archives import write_months
 from tests.shared_data import shared_data_folder
 
@@ -31,7 +33,10 @@ LARGE = 4096
 """Elements from which an array is large."""
 LEFT_OUT = {"bad_input", "cve", "not_hdf5"}
 """Folders of what is hostile on purpose."""
-SUFFIXES = {".h5", ".hdf5", ".nc", ".nc4", ".mat", ".tif", ".tiff"}
+SUFFIXES = {
+    *(".h5", ".hdf5", ".nc", ".nc4", ".mat", ".tif", ".tiff"),
+    *(".hdf", ".hdf4", ".grib", ".grib1", ".grib2", ".dmrpp"),
+}
 
 Selection = tuple[slice, ...]
 
@@ -168,6 +173,7 @@ def _generated(folder: Path) -> Iterator[tuple[tuple[Path, ...], VirtualGroup]]:
         "dtypes.h5": _hdf5_dtypes,
         "filters.h5": _hdf5_filters,
         "layouts.h5": _hdf5_layouts,
+        "codecs.hdf": _hdf4_codecs,
         "v3.zarr": _zarr_v3,
         "v2.zarr": _zarr_v2,
     }
@@ -275,6 +281,26 @@ def _hdf5_layouts(path: Path) -> None:
             absent[:3, :3] = np.ones((3, 3), "u1").astype(name)
             file.create_dataset(f"nothing {name}", (4,), name, fillvalue=fill)
         file.create_group("inner/most")["v"] = np.arange(3)
+
+
+def _hdf4_codecs(path: Path) -> None:
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    for name, store in PACKED.items():
+        dataset = file.create(name, SDC.INT16, (50, 22))
+        store(dataset)
+        dataset[:] = _smooth()
+        dataset.endaccess()
+    file.end()
+
+
+PACKED: Mapping[str, Callable[[Any], object]] = {
+    "deflate": lambda dataset: dataset.setcompress(SDC.COMP_DEFLATE, 6),
+    "chunks": lambda dataset: set_chunks(dataset, (16, 9), deflate=6),
+    "runs": lambda dataset: dataset.setcompress(SDC.COMP_RLE),
+    "Huffman": lambda dataset: dataset.setcompress(SDC.COMP_SKPHUFF, 2),
+    "bits": lambda dataset: set_nbit(dataset, (8, 9, 0, 0)),
+    "chunks of bits": lambda dataset: set_nbit(dataset, (8, 9, 0, 0), (16, 9)),
+}
 
 
 def _zarr_v3(path: Path) -> None:

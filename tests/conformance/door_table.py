@@ -31,8 +31,8 @@ opened through each door; of large arrays the first and last corners are read. D
 a transport or a pipeline to another one are tried with one array of each kind.
 
 - **equal**: every bit is as the own reader gives it, which other tests compare with h5py, netCDF4,
-  tifffile and zarr. **refused**: an error names the array and the reason. No door returned
-  anything else.
+  pyhdf, eccodes, tifffile and zarr. **refused**: an error names the array and the reason. No door
+  returned anything else.
 - Compounds with arrays as members are raw bytes through Zarr, which has no type for them; the bytes
   are compared. References of uneven chunks need `array.rectilinear_chunks` of zarr-python.
 - Stored values are compared (`mask_and_scale=False`); decoding is xarray's own, whatever the door.

@@ -26,7 +26,9 @@ from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
 
 LEDGER = Path(__file__).with_name("catalog_digests.json")
 SAMPLES = Path(__file__).parents[2] / "sample_data"
-SUFFIXES = {".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf", ".tif", ".tiff", ".json"}
+SUFFIXES = {
+    *(".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf", ".hdf", ".hdf4", ".tif", ".tiff", ".json"),
+}
 
 
 def test_catalogs_of_sample_data_say_what_they_said() -> None:
