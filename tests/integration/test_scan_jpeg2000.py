@@ -318,6 +318,7 @@ HOSTILE = {
     "many components": (0xFF51, 34, struct.pack(">H", 9999), "9999 components"),
     "many bits": (0xFF51, 36, b"\x26", "differ in type"),
     "many resolutions": (0xFF52, 5, b"\x40", "64 levels"),
+    "large code-blocks": (0xFF52, 6, b"\x08\x08", "4096 elements"),
 }
 
 
@@ -343,6 +344,15 @@ def test_large_chunks_are_refused(tmp_path: Path) -> None:
     size = struct.pack(">8I", 2**15, 2**15, 0, 0, 2**15, 2**15, 0, 0)
     with pytest.raises(UnsupportedFeatureError, match="decoded_bytes"):
         gridref.scan(patched(path, 0xFF51, 2, size))
+
+
+def test_tiny_code_blocks_of_a_large_image_are_refused_before_decoding(tmp_path: Path) -> None:
+    path = write_jp2(tmp_path / "a.jp2", image_of((1, 151, 200)), 256)
+    size = struct.pack(">8I", 2**14, 2**14, 0, 0, 2**14, 2**14, 0, 0)
+    patched(path, 0xFF51, 2, size)
+    array = gridref.scan(patched(path, 0xFF52, 6, b"\0\0"))["band_data"]
+    with pytest.raises(DecodeError, match="limit decoded_bytes"):
+        array[...]
 
 
 def test_bytes_that_are_no_tile_do_not_decode(tmp_path: Path) -> None:

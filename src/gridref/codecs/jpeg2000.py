@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import ArraySpec, Config, Raw, SerialCodec, SerialDecode, as_bytes
+from gridref.limits import beyond, limits
 
 NAME = "gridref.jpeg2000"
 
@@ -43,6 +44,8 @@ _MOST_BITS = 31
 SOT_BYTES, LEAST_PART_BYTES = 12, 14
 """Bytes of SOT, and of the smallest tile-part: SOT and SOD."""
 _FEW_PACKETS = 1 << 16
+_ELEMENT_BYTES, _BLOCK_BYTES = 4, 100
+"""Memory of OpenJPEG for an element, and for a code-block."""
 
 type Read = Callable[[int, int], bytes]
 """The bytes from a place on, so many; fewer at the end."""
@@ -69,10 +72,13 @@ class _Style:
         How often it is halved.
     precincts
         Exponents of the width and height of precincts, by resolution from the smallest one.
+    block
+        Elements of a code-block.
     """
 
     levels: int
     precincts: bytes
+    block: int
 
     def n_precincts(self, tile: Rectangle) -> int:
         """Precincts of all resolutions: T.800, B.5 and B.6."""
@@ -149,7 +155,9 @@ def _style(flags: int, fields: bytes) -> _Style:
     levels, precincts = fields[0], fields[5:] if flags & 1 else b""
     if levels > 32 or (flags & 1 and len(precincts) <= levels):
         raise CodestreamError(f"its header states {levels} levels of resolution")
-    return _Style(levels, precincts)
+    if fields[1] + fields[2] > 8:  # T.800, table A.18
+        raise CodestreamError("its header states code-blocks of more than 4096 elements")
+    return _Style(levels, precincts, 1 << (fields[1] + fields[2] + 4))
 
 
 @dataclass(frozen=True)
@@ -319,8 +327,8 @@ def _slices(data: bytes) -> Read:
     return lambda at, n_bytes: data[at : at + n_bytes]
 
 
-def _check_packets(main: Header, part: Header, place: Rectangle, n_bytes: int) -> None:
-    """Refuse a tile with more packets than its bytes can hold, for which OpenJPEG takes memory."""
+def _check_coding(main: Header, part: Header, place: Rectangle, n_bytes: int) -> None:
+    """Refuse a tile for which OpenJPEG takes much more memory than it has elements or bytes."""
     n_components = len(main.size.components)
     layers, styles = main.coding(n_components)
     own_layers, own_styles = part.coding(n_components)
@@ -328,11 +336,14 @@ def _check_packets(main: Header, part: Header, place: Rectangle, n_bytes: int) -
         layers, styles = own_layers, own_styles
     else:
         styles |= own_styles
-    special = [style for component, style in styles.items() if 0 <= component < n_components]
-    n_precincts = sum(style.n_precincts(place) for style in special)
-    n_precincts += (n_components - len(special)) * styles[-1].n_precincts(place)
-    if layers * n_precincts > max(n_bytes, _FEW_PACKETS):
-        raise CodestreamError(f"it states {layers * n_precincts} packets in {n_bytes} bytes")
+    each = [styles.get(component, styles[-1]) for component in range(n_components)]
+    n_packets = layers * sum(style.n_precincts(place) for style in each)
+    if n_packets > max(n_bytes, _FEW_PACKETS):
+        raise CodestreamError(f"it states {n_packets} packets in {n_bytes} bytes")
+    area = (place[2] - place[0]) * (place[3] - place[1])
+    needed = sum(_ELEMENT_BYTES * area + _BLOCK_BYTES * area // style.block for style in each)
+    if needed > limits().decoded_bytes:
+        raise CodestreamError(beyond("decoded_bytes", f"decoding it takes {needed} bytes"))
 
 
 def _one_tile(main: Header, data: bytes) -> tuple[bytes, Rectangle]:
@@ -345,7 +356,7 @@ def _one_tile(main: Header, data: bytes) -> tuple[bytes, Rectangle]:
         raise CodestreamError(f"its tile {tile} is outside of the image")
     place = main.size.place(tile)
     left, top, right, bottom = place
-    _check_packets(main, read_header(_slices(data), SOT_BYTES, SOD), place, len(data))
+    _check_coding(main, read_header(_slices(data), SOT_BYTES, SOD), place, len(data))
     edges = struct.pack(">8I", right, bottom, left, top, right - left, bottom - top, left, top)
     header = main.for_tiles()
     pieces = [header[:8], edges, header[40:]]  # SOC, the head of SIZ, and Rsiz take 8 bytes
@@ -367,7 +378,7 @@ def _whole(data: bytes) -> tuple[bytes, Rectangle]:
             raise CodestreamError(f"its tile {part.tile} is outside of the image")
         if part.tile not in seen:
             own = read_header(_slices(data), part.start + SOT_BYTES, SOD)
-            _check_packets(main, own, size.place(part.tile), len(data))
+            _check_coding(main, own, size.place(part.tile), len(data))
         seen.add(part.tile)
     return data, size.image
 
