@@ -24,7 +24,7 @@ from gridref.errors import GridrefError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec
 from gridref.model.zarr_metadata import packed_dtype
-from gridref.serve.grids import READER_CODECS
+from gridref.serve.known_codecs import READER_CODECS
 
 VIEWS = ["native", "portable", "auto"]
 FLOATS = np.linspace(-3, 40, 35, dtype="f4").reshape(5, 7)
@@ -34,6 +34,14 @@ CONFIGURATIONS: dict[str, list[dict[str, Any]]] = {
     "blosc": [{"cname": "zstd", "typesize": 4, "shuffle": "shuffle"}],
     "bytes": [{"endian": "little"}, {"endian": "big"}],
     "cast_value": [{"data_type": "float64"}],
+    "n5_default": [
+        {
+            "codecs": [
+                {"name": "transpose", "configuration": {"order": [1, 0]}},
+                {"name": "bytes", "configuration": {"endian": "big"}},
+            ]
+        }
+    ],
     "numcodecs.astype": [{"encode_dtype": "<f8", "decode_dtype": "<f4"}],
     "numcodecs.bitround": [{"keepbits": 5}],
     "numcodecs.crc32": [{}, {"location": "end"}],

@@ -9,7 +9,7 @@ that gives equal ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -21,28 +21,10 @@ from gridref.model.blocks import MISSING_BLOCK, common_along
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec, element_bytes
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_metadata import data_type_from_json, data_type_to_json, packed_dtype
+from gridref.serve.known_codecs import INSTALLED_CODECS, SHUFFLE_CODEC, in_known_codecs
 from gridref.typing import Int64Array
 
 # Native grid: stored chunks, shown untouched
-
-READER_CODECS = frozenset(
-    {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c", "vlen-utf8", "vlen-bytes"}
-    | {
-        f"numcodecs.{name}"
-        for name in (
-            *("adler32", "astype", "bitround", "blosc", "bz2", "crc32", "crc32c", "delta"),
-            *("fixedscaleoffset", "fletcher32", "gzip", "jenkins_lookup3", "lz4", "lzma"),
-            *("packbits", "quantize", "shuffle", "zlib", "zstd"),
-        )
-    }
-)
-"""Codecs that zarr-python has of itself: one that it lacks would make a whole group unreadable."""
-SHUFFLE_CODEC = "gridref.shuffle"
-"""HDF5's shuffle, which takes any number of bytes; known where gridref is installed."""
-INSTALLED_CODECS = frozenset({"gridref.grib", "gridref.grib_places", "gridref.jpeg2000"})
-"""Codecs that zarr-python has where gridref is installed, of files that no other codec reads."""
-PACKAGE_CODECS = {"n5_default": "zarr-n5"}
-"""Codecs of zarr-extensions, and the package that adds each of them to zarr-python."""
 
 
 def one_encoding(array: VirtualArray) -> Encoding:
@@ -75,9 +57,7 @@ def one_encoding(array: VirtualArray) -> Encoding:
         raise NotRepresentableError("stored values are converted")
     if encoding.fill not in (None, element_bytes(array.fill_value, array.dtype)):
         raise NotRepresentableError("missing chunks hold another fill value than the array's")
-    for codec in _with_inner(encoding.codecs):
-        if codec.name not in READER_CODECS | INSTALLED_CODECS | PACKAGE_CODECS.keys():
-            raise NotRepresentableError(f"no Zarr reader knows the codec {codec.name}")
+    encoding = in_known_codecs(encoding)
     if has_uneven_shuffle(encoding):
         encoding = _with_own_shuffle(encoding)
     if array.dtype.kind == "V" and data_type_from_json(data_type_to_json(array.dtype)) != (
@@ -85,14 +65,6 @@ def one_encoding(array: VirtualArray) -> Encoding:
     ):
         raise NotRepresentableError(f"Zarr cannot express the data type {array.dtype}")
     return encoding
-
-
-def _with_inner(codecs: Sequence[Codec]) -> Iterator[Codec]:
-    """The codecs of a chain, and those inside of them."""
-    for codec in codecs:
-        yield codec
-        if codec.name in PACKAGE_CODECS:
-            yield from map(Codec.from_json, codec.configuration["codecs"])
 
 
 def has_uneven_shuffle(encoding: Encoding) -> bool:

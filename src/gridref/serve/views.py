@@ -30,8 +30,6 @@ from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, is_str
 from gridref.options import check_choices, refuses_unknown
 from gridref.serve.grids import (
     MANY_CHUNKS,
-    PACKAGE_CODECS,
-    SHUFFLE_CODEC,
     TINY_CHUNK_BYTES,
     direct_codec,
     direct_grid,
@@ -39,6 +37,7 @@ from gridref.serve.grids import (
     one_encoding,
     portable_grid,
 )
+from gridref.serve.known_codecs import PACKAGE_CODECS, SHUFFLE_CODEC
 from gridref.typing import Int64Array
 
 COMPRESSORS: Mapping[str, Codec] = {
