@@ -210,6 +210,7 @@ def test_offsets_only(site: Site, files: list[Path]) -> None:
     assert assert_nothing_wrong(read, files[1])[1] == 0
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("path", shared_files("formats/grib/*.idx"))
 def test_real_index_files_are_understood(path: Path) -> None:
     content = path.read_bytes()
@@ -250,6 +251,7 @@ WRONG: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.long(but=5)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_index_files(site: Site, files: list[Path], wrong: str) -> None:
     served(site, *files)

@@ -280,6 +280,7 @@ def test_an_external_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         gridref.scan(path)
 
 
+@pytest.mark.long(but=6)
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "f4", "f8"])
 @pytest.mark.parametrize("sign", [0, 1])
 @pytest.mark.parametrize("ones", [0, 1])
