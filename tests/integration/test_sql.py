@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import netCDF4
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import xarray as xr
 
 import gridref
 from gridref.api.catalog import write_catalog
+from gridref.errors import ReadError
 from gridref.faces.duckdb import sql
+from gridref.faces.value_tables import ValueTable
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run
 
@@ -157,3 +161,95 @@ def test_tables_open_as_they_lie(folder: Path) -> None:
             got = [v.tolist() if isinstance(v, np.ndarray) else v for v in opened[name]]
             want = expected[name].to_pylist()
             assert [None if np.ndim(v) == 0 and pd.isna(v) else v for v in got] == want
+
+
+# Values
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> tuple[xr.Dataset, gridref.Catalog]:
+    """Packed temperatures of two files with missing ones, and a variable in a group."""
+    folder = tmp_path_factory.mktemp("values")
+    random = np.random.default_rng(0)
+    for part in range(2):
+        tas = 280 + random.integers(-90, 90, (20, 6, 8)) / 10
+        tas[3, 2], tas[:, 5, 7] = np.nan, np.nan
+        times = pd.date_range("2024-01-01", periods=20) + pd.Timedelta(days=20 * part)
+        coords = {"time": times, "lat": np.linspace(50, -50, 6), "kind": list("abcdefgh")}
+        written = xr.Dataset({"tas": (("time", "lat", "kind"), tas)}, coords)
+        packing = {"dtype": "i2", "scale_factor": 0.1, "add_offset": 280.0, "_FillValue": -999}
+        encoding: Any = {"tas": {**packing, "chunksizes": (5, 3, 8)}}
+        written.to_netcdf(folder / f"{part}.nc", encoding=encoding)
+        plain = xr.Dataset({"count": (("time", "x"), np.arange(60).reshape(20, 3))})
+        plain.to_netcdf(folder / f"{part}.nc", group="own", mode="a")
+    files = [str(folder / f"{part}.nc") for part in range(2)]
+    gridref.build(files, folder / "cube.gridref", "time")
+    return xr.open_mfdataset(files).load(), gridref.open_catalog(folder / "cube.gridref")
+
+
+CONDITIONS = [
+    "",
+    "WHERE time BETWEEN '2024-01-15' AND '2024-01-25' AND lat > 20",
+    "WHERE lat IN (50, -50) AND kind >= 'g'",
+    "WHERE value > 285 OR lat < -20",
+    "WHERE NOT (time < '2024-02-01') AND value IS NOT NULL",
+    "WHERE value IS NULL",
+    "WHERE time > '2030-01-01'",
+    "WHERE abs(lat) < 20 AND kind = 'c'",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_values_are_those_of_xarray(
+    values: tuple[xr.Dataset, gridref.Catalog], condition: str
+) -> None:
+    ds, catalog = values
+    frame = ds.tas.to_dataframe(name="value").reset_index()
+    frame["value"] = frame["value"].astype("f8")
+    query = f"SELECT * FROM {{}} {condition} ORDER BY time, lat, kind"
+    with duckdb.connect() as connection:
+        connection.register("frame", frame)
+        expected = connection.sql(query.format("frame")).to_df()
+    found = catalog.sql(query.format("tas")).to_pandas()
+    assert len(found) == len(expected)
+    for name in ("time", "lat", "kind", "value"):
+        own, other = found[name].to_numpy(), expected[name].to_numpy()
+        assert (own == other).all() if own.dtype.kind != "f" else np.array_equal(own, other, True)
+
+
+def test_a_range_of_labels_reads_only_its_chunks(
+    values: tuple[xr.Dataset, gridref.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, catalog = values
+    read: list[Any] = []
+    whole = ValueTable.batches
+
+    def batches(table: ValueTable, wanted: Any) -> Any:
+        read.extend(places.tolist() for places in wanted)
+        return whole(table, wanted)
+
+    monkeypatch.setattr(ValueTable, "batches", batches)
+    conditions = "time >= '2024-02-05' AND lat < 0 AND kind BETWEEN 'b' AND 'c'"
+    (row,) = catalog.sql(f"SELECT count(*) AS n FROM tas WHERE {conditions}").to_pylist()
+    assert row["n"] == 5 * 3 * 2
+    assert read == [[35, 36, 37, 38, 39], [3, 4, 5], [1, 2]]
+
+
+def test_values_of_groups_and_aggregates(values: tuple[xr.Dataset, gridref.Catalog]) -> None:
+    ds, catalog = values
+    query = 'SELECT count(*) AS n, sum(value)::BIGINT AS s FROM "own/count"'
+    (row,) = catalog.sql(query).to_pylist()
+    assert row == {"n": 120, "s": 2 * sum(range(60))}
+    (row,) = catalog.sql("SELECT avg(value) AS mean, count(value) AS n FROM tas").to_pylist()
+    assert row["n"] == int(ds.tas.count())
+    assert row["mean"] == pytest.approx(float(ds.tas.astype("f8").mean()))
+
+
+def test_values_of_a_file_that_is_gone(tmp_path: Path) -> None:
+    xr.Dataset({"v": (("y", "x"), np.ones((3, 4)))}).to_netcdf(tmp_path / "a.nc")
+    gridref.build([tmp_path / "a.nc"], tmp_path / "a.gridref")
+    (tmp_path / "a.nc").unlink()
+    catalog = gridref.open_catalog(tmp_path / "a.gridref")
+    assert catalog.sql("SELECT path FROM arrays WHERE path = 'v'").num_rows == 1
+    with pytest.raises(ReadError):
+        catalog.sql("SELECT sum(value) FROM v")

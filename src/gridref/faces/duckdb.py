@@ -1,4 +1,4 @@
-"""Query a catalog in SQL with DuckDB: its chunks, sources and arrays are tables.
+"""Query a catalog in SQL with DuckDB: its chunks, sources, arrays and their values are tables.
 
 DuckDB pulls chunks in batches, as often as a query needs them. So a catalog of any size works.
 """
@@ -17,6 +17,7 @@ from gridref.api.catalog import open_catalog
 from gridref.catalog import CatalogGroup
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.extras import missing_package
+from gridref.faces.value_tables import ValueTable
 from gridref.model.array import VirtualArray
 from gridref.options import verb
 
@@ -50,8 +51,9 @@ def sql(
     query
         What DuckDB takes. Tables are ``chunks`` and ``sources``, as `CatalogGroup.chunks` and
         `CatalogGroup.sources` return them; ``arrays``, with ``path``, ``dims``, ``shape``,
-        ``dtype``, ``n_blocks`` and ``decoded_bytes``; and each array of one dimension under its own
-        name, with ``index`` and ``value``: times and missing values as xarray decodes them.
+        ``dtype``, ``n_blocks`` and ``decoded_bytes``; each array of one dimension under its own
+        name, with ``index`` and ``value``; and each array of several, with a column of labels for
+        each dimension and ``value``. Times and missing values are as xarray decodes them.
     storage_options
         Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
@@ -83,16 +85,16 @@ def query_rows(
     duckdb = _duckdb()
     if not isinstance(catalog, CatalogGroup):
         catalog = open_catalog(catalog, storage_options=storage_options)
-    tables = [_Table(name, rows) for name, rows in _tables(catalog, query).items()]
+    tables = _tables(catalog, query)
     try:
         with duckdb.connect() as connection:
             connection.execute("SET python_enable_replacements = false")
-            for table in tables:
-                connection.register(table.name, table)
+            for name, table in tables.items():
+                connection.register(name, table)
             answer = connection.sql(query)
             yield pa.table({}).to_reader() if answer is None else answer.to_arrow_reader()
     except (duckdb.Error, pa.ArrowException) as error:
-        for table in tables:
+        for table in tables.values():
             if table.error is not None:
                 raise table.error from None
         raise InvalidRequestError(f"DuckDB refuses the query: {_one_line(error)}") from error
@@ -111,14 +113,11 @@ class _Table:
 
     Attributes
     ----------
-    name
-        What it is called in queries.
     error
         What ended the reading; DuckDB passes on its text only.
     """
 
-    def __init__(self, name: str, rows: Rows) -> None:
-        self.name = name
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self.error: GridrefError | None = None
 
@@ -139,23 +138,34 @@ class _Table:
             raise
 
 
-def _tables(catalog: CatalogGroup, query: str) -> dict[str, Rows]:
+def _tables(catalog: CatalogGroup, query: str) -> dict[str, _Table | ValueTable]:
     """The tables that a query may ask, by name. SQL takes capitals and small letters alike.
 
     DuckDB looks at all of them for their columns, so only arrays that the query mentions are there.
     """
     arrays = catalog.all_arrays()
-    tables: dict[str, Rows] = {}
+    code = re.sub("'[^']*'", "''", query)  # without texts, which name no table
+    tables: dict[str, _Table | ValueTable] = {}
     for path, array in arrays.items():
         name = path.casefold()
-        if array.ndim == 1 and re.search(rf"(?<!\w){re.escape(path)}(?!\w)", query, re.IGNORECASE):
-            tables[name] = _ambiguous(path) if name in tables else _labels_of(array)
+        if array.ndim == 0 or not _is_named(path, query if array.ndim == 1 else code):
+            continue
+        if name in tables:
+            tables[name] = _Table(_ambiguous(path))
+        elif array.ndim == 1:
+            tables[name] = _Table(_labels_of(array))
+        else:
+            tables[name] = ValueTable(catalog, path)
     return {
         **tables,
-        "chunks": catalog.chunk_batches,
-        "sources": lambda: catalog.sources().to_reader(),
-        "arrays": lambda: _arrays(arrays).to_reader(),
+        "chunks": _Table(catalog.chunk_batches),
+        "sources": _Table(lambda: catalog.sources().to_reader()),
+        "arrays": _Table(lambda: _arrays(arrays).to_reader()),
     }
+
+
+def _is_named(path: str, query: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(path)}(?!\w)", query, re.IGNORECASE) is not None
 
 
 def _ambiguous(path: str) -> Rows:
