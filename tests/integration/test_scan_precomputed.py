@@ -186,6 +186,14 @@ def test_chunk_files_may_be_compressed(tmp_path: Path, present: int) -> None:
         np.testing.assert_array_equal(values_of(gridref.scan(volume), view=view), values)
 
 
+def test_files_in_other_compressions_are_not_absent_chunks(tmp_path: Path) -> None:
+    volume = write_volume(tmp_path / "v", voxels("uint16", SHAPE))
+    path = volume / "4_4_40/8-16_0-8_0-8"
+    path.rename(f"{path}.br")
+    with pytest.raises(UnsupportedFeatureError, match=r"chunk file '8-16_0-8_0-8.br' is not read"):
+        gridref.scan(volume)
+
+
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_cut_chunks_are_refused(tmp_path: Path, name: str) -> None:
     dtype = "uint32" if name == "compressed_segmentation" else "uint8"
@@ -483,6 +491,7 @@ def test_kept_scans_are_not_used_for_other_chunks(tmp_path: Path) -> None:
         ({"size": [2**29, 8, 8]}, "sparse_chunk_rows"),
         ({"voxel_offset": "0"}, "voxel_offset"),
         ({"resolution": [4, 4, -40]}, "resolution"),
+        ({"resolution": [4, 4, 10**400]}, "resolution"),
         ({"sharding": {"@type": "other"}}, "sharding is of type 'other'"),
     ],
 )

@@ -21,6 +21,7 @@ from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
 _GZIP = ".gz"
+_UNREAD = ("br", "zst", "zstd", "xz", "lzma", "bz2")
 _ROWS_A_STORED_ONE = 64
 
 
@@ -36,7 +37,7 @@ def chunk_files(files: StoreFiles, scale: Scale) -> tuple[ChunkManifest, bool]:
     Raises
     ------
     UnsupportedFeatureError
-        If there are more chunks than the limits.
+        If there are more chunks than the limits, or files in another compression than gzip.
     """
     counts = scale.grid_shape
     n_chunks = math.prod(counts)
@@ -101,12 +102,19 @@ def _span(number: int, extent: int, offset: int, length: int) -> str:
 def _rows_of(files: Iterable[tuple[str, Source]], scale: Scale) -> dict[int, tuple[str, Source]]:
     """Sort files to chunks by their names; those of other names are no chunks."""
     found: dict[int, tuple[str, Source]] = {}
+    unread: dict[int, str] = {}
     for name, source in files:
-        row = _row_of(name.removesuffix(_GZIP), scale)
+        stem, dot, suffix = name.partition(".")
+        row = _row_of(stem, scale)
         if row is None:
             continue
-        if row not in found or not name.endswith(_GZIP):
+        if not dot or (dot + suffix == _GZIP and row not in found):
             found[row] = name, source
+        elif suffix in _UNREAD:
+            unread[row] = name
+    lost = [name for row, name in unread.items() if row not in found]
+    if lost:  # not absent, so that it must not read as zero
+        raise UnsupportedFeatureError(f"the compression of the chunk file {lost[0]!r} is not read")
     return found
 
 

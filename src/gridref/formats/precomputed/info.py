@@ -239,7 +239,7 @@ def _integer(value: Any, key: str, least: int, most: int = _MOST) -> int:
 def _resolution(values: Any) -> Triple[float]:
     numbers = values if isinstance(values, list) and len(values) == 3 else [None]
     if not all(
-        isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST
         for value in numbers
     ):
         raise SourceFormatError(f"resolution is {_shown(values)}, not three positive numbers")

@@ -182,7 +182,7 @@ class ShardIndexes:
         places: dict[int, tuple[int, int]] = {}
         for number in numbers:
             start, stop = pages[number >> _PAGE_BITS][number % 2**_PAGE_BITS].tolist()
-            if not start <= stop <= size - self._begin:
+            if start != stop and not start < stop <= size - self._begin:
                 raise SourceFormatError("the index of a shard points outside of it", place)
             places[number] = self._begin + start, stop - start
         return places
