@@ -258,6 +258,15 @@ def test_absent_shards_and_chunks_are_zero(tmp_path: Path) -> None:
     np.testing.assert_array_equal(gridref.scan(volume)["0"]["image"].read(), values)
 
 
+def test_volumes_without_shards_are_zero(tmp_path: Path) -> None:
+    values = np.zeros((1, 30, 30, 30), "uint8")
+    volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=sharding())
+    np.testing.assert_array_equal(gridref.scan(volume)["0"]["image"].read(), values)
+    gridref.build([volume], tmp_path / "c.gridref")
+    shown = gridref.open_catalog(tmp_path / "c.gridref")["0"]["image"]
+    np.testing.assert_array_equal(shown.read(), values)
+
+
 def test_shards_become_a_catalog(tmp_path: Path) -> None:
     values = voxels("uint16", (1, 15, 21, 27))
     volume = write_volume(tmp_path / "v", values, chunk=(4, 4, 4), sharding=sharding())

@@ -268,9 +268,11 @@ class ShardManifest:
         """
         ids = chunk_ids(self.grid_shape, np.asarray(rows, np.int64))
         source, (known, start, size) = self._held(np.unique(minishards(self.sharding, ids)))
+        if not len(known):
+            return ChunkManifest.missing(len(ids))
         order = np.argsort(known)
         at = order[np.minimum(np.searchsorted(known, ids, sorter=order), len(known) - 1)]
-        is_there = known[at] == ids if len(known) else np.zeros(len(ids), bool)
+        is_there = known[at] == ids
         held = at[is_there]
         number, offset, length = (np.zeros(len(ids), np.int64) for _ in range(3))
         number[is_there], offset[is_there], length[is_there] = source[held], start[held], size[held]
