@@ -313,7 +313,17 @@ def test_a_server_that_lists_nothing_and_no_names(tmp_path: Path) -> None:
         pytest.raises(SourceFormatError, match="lists no folders") as caught,
     ):
         gridref.scan(f"{site.url}/a.n5")
-    assert "multiscales" in str(caught.value)
+    assert "attributes.json of a dataset" in str(caught.value)
+
+
+def test_a_dataset_by_its_attributes(tmp_path: Path) -> None:
+    write_attributes(tmp_path / "a", n5="2.0.0")
+    path = write_dataset(tmp_path / "a" / "em" / "raw", numbers("uint8"))
+    with serving(site_of(tmp_path / "a")) as site:
+        for address in (f"{site.url}/a/em/raw/attributes.json", path / "attributes.json"):
+            group = gridref.scan(address)
+            assert list(group.arrays) == ["raw"]
+            np.testing.assert_array_equal(group.arrays["raw"][...], numbers("uint8"))
 
 
 def test_a_server_that_lists_folders(tmp_path: Path) -> None:

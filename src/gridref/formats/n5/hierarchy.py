@@ -124,8 +124,8 @@ class _Scan:
                 break
         if not found and not path:
             reason = (
-                "the server lists no folders, and attributes.json names no datasets: list them in"
-                " its attribute multiscales, or scan a copy that can be listed"
+                "the server lists no folders, and attributes.json names no datasets: scan the"
+                " attributes.json of a dataset, or list datasets in the attribute multiscales"
             )
             raise SourceFormatError(reason, Place(source=self._files.url))
 
