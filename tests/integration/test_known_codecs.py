@@ -12,6 +12,7 @@ import hdf5plugin
 import numpy as np
 import pytest
 import tifffile
+from astropy.io import fits
 
 import gridref
 from gridref.errors import NotRepresentableError
@@ -67,6 +68,20 @@ def test_differences_along_rows_of_tiff(tmp_path: Path) -> None:
     tifffile.imwrite(source, INTS.astype("u2"), compression="zlib", predictor=2, tile=(16, 16))
     values, _ = read_without_gridref(native_copy(source, tmp_path), "image")
     np.testing.assert_array_equal(values, INTS.astype("u2"))
+
+
+@pytest.mark.parametrize(
+    ("compression", "codec"),
+    [("RICE_1", "imagecodecs_rcomp"), ("HCOMPRESS_1", "imagecodecs_hcomp")],
+)
+@pytest.mark.parametrize("dtype", ["u1", "i2", "u2", "i4"])
+def test_tiles_of_fits(tmp_path: Path, compression: str, codec: str, dtype: str) -> None:
+    source, values = tmp_path / "a.fits", INTS.astype(dtype)
+    tiles = fits.CompImageHDU(values, compression_type=compression, tile_shape=(20, 15))
+    fits.HDUList([fits.PrimaryHDU(), tiles]).writeto(source)
+    found, name = read_without_gridref(native_copy(source, tmp_path), "HDU1")
+    assert name == codec
+    np.testing.assert_array_equal(found, values)
 
 
 @pytest.mark.parametrize("source", shared_files("tiff/features/*minisblack-1c-5b*"))

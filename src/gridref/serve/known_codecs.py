@@ -37,7 +37,7 @@ INSTALLED_CODECS = frozenset({"gridref.grib", "gridref.grib_places", "gridref.jp
 """Codecs that zarr-python has where gridref is installed, of files that no other codec reads."""
 PACKAGE_CODECS = {"n5_default": "zarr-n5"} | {
     f"imagecodecs_{name}": "imagecodecs"
-    for name in ("delta", "lz4h5", "packbits", "packints", "szip")
+    for name in ("delta", "hcomp", "lz4h5", "packbits", "packints", "rcomp", "szip")
 }
 """Codecs that packages add to zarr-python. Those of imagecodecs are also added by gridref, as
 imagecodecs waits for a call of ``imagecodecs.zarr.register_codecs()``."""

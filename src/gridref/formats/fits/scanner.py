@@ -21,7 +21,8 @@ class FITSScanner:
         refused="by HDU: random groups, unknown compressions; tables are left out",
         codecs="RICE_1, GZIP_1, GZIP_2, PLIO_1, HCOMPRESS_1, quantised floats with dithering",
         oracle="astropy",
-        native="every Zarr v3 reader, but for RICE_1, PLIO_1, HCOMPRESS_1 and quantised floats",
+        native="every Zarr v3 reader, with imagecodecs for RICE_1 and HCOMPRESS_1; but for PLIO_1"
+        " and quantised floats",
     )
 
     def recognises(self, location: Location) -> bool:
