@@ -58,9 +58,13 @@ class DataNames:
         return name.lower().endswith(self.suffixes) and not name.startswith(".")
 
     def is_folder(self, url: str) -> bool:
-        """Whether a directory is one piece of data; of a remote one the name alone decides."""
+        """Whether a directory is one piece of data; of a remote one the name alone decides.
+
+        A marker beside files of data is a stray file: names like ``info`` are common.
+        """
         if is_local(url):
-            return any(os.path.isfile(os.path.join(url, name)) for name in self.markers)
+            marked = any(os.path.isfile(os.path.join(url, name)) for name in self.markers)
+            return marked and not any(map(self.is_file, os.listdir(url)))
         return url.partition("?")[0].rstrip("/").lower().endswith(self.folder_suffixes)
 
 

@@ -118,6 +118,14 @@ def test_a_directory_gives_its_data_files_in_natural_order(archive: Path) -> Non
     assert names(expand(archive), archive) == ["F1.NC", "f2.nc", "f10.nc", "sub/deep/g.tiff"]
 
 
+def test_a_marker_beside_data_is_a_stray_file(archive: Path) -> None:
+    marked = DataNames((".nc",), ("info",))
+    (archive / "info").write_bytes(b"read me")
+    (archive / "sub" / "info").write_bytes(b"{}")
+    found = names(expand_urls(archive, names=marked), archive)
+    assert found == ["F1.NC", "f2.nc", "f10.nc", "sub"]
+
+
 def test_globs_and_files_keep_their_order_and_come_once(archive: Path) -> None:
     urls = expand([archive / "notes.txt", f"{archive}/f*.nc", str(archive / "f2.nc")])
     assert names(urls, archive) == ["notes.txt", "f2.nc", "f10.nc"]
