@@ -606,6 +606,20 @@ TESTED_ELSEWHERE = {
         "identity='size'",
         by="integration/test_moving.py::test_copies_are_refused_where_identity_is_strict",
     ),
+    **{
+        (where, "index_files='offsets'"): "integration/test_grib_index_files.py::test_offsets_only"
+        for where in ("codecs/grib.py", "serve/grids.py")
+    },
+    **_all(
+        "faces/awkward.py",
+        "layout=Ragged()",
+        by="integration/test_awkward.py::test_rows_are_those_of_the_files",
+    ),
+    **_all(
+        "faces/sparse.py",
+        "layout=Ragged()",
+        by="integration/test_sparse.py::test_files_lie_along_cells",
+    ),
     **_all(
         "api/file_changes.py",
         "vanished='skip'",

@@ -53,6 +53,7 @@ def read_without_gridref(copy: str, name: str) -> tuple[np.ndarray, str]:
     return np.load(saved), done.stderr.splitlines()[-1]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("codec", HDF5)
 def test_filters_of_hdf5(tmp_path: Path, codec: str) -> None:
     source = tmp_path / "a.h5"
@@ -63,6 +64,7 @@ def test_filters_of_hdf5(tmp_path: Path, codec: str) -> None:
     np.testing.assert_array_equal(values, INTS)
 
 
+@pytest.mark.long
 def test_differences_along_rows_of_tiff(tmp_path: Path) -> None:
     source = tmp_path / "a.tif"
     tifffile.imwrite(source, INTS.astype("u2"), compression="zlib", predictor=2, tile=(16, 16))
@@ -70,6 +72,7 @@ def test_differences_along_rows_of_tiff(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, INTS.astype("u2"))
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     ("compression", "codec"),
     [("RICE_1", "imagecodecs_rcomp"), ("HCOMPRESS_1", "imagecodecs_hcomp")],

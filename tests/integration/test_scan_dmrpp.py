@@ -204,6 +204,7 @@ def beside_stubs(document: Path, folder: Path) -> Path:
     return copy
 
 
+@pytest.mark.long
 def test_samples_are_read_or_refused_with_a_reason(shared_data: Path, tmp_path: Path) -> None:
     n_taken = n_refused = n_compared = 0
     samples = sorted((shared_data / "formats" / "dmrpp").glob("*.dmrpp"))

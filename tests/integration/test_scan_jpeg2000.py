@@ -286,6 +286,7 @@ def test_requests(tmp_path: Path, lengths: str, n_requests: int) -> None:
 # ---- damaged and hostile files ------------------------------------------------------------
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("option", ["plain", "one tile", "codestream", "lengths of tile-parts"])
 def test_files_that_are_cut_off(tmp_path: Path, option: str) -> None:
     image = image_of((1, 40, 50))

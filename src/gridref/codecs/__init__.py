@@ -7,39 +7,44 @@ size follows from the decoded one.
 
 Array -> bytes
 --------------
-======================  ===========================================================================
-``bytes``               ``endian``: ``"little"``, ``"big"``, or absent: bytes are taken as the dtype
-                        of the encoding stands (structured dtypes of mixed byte order). Kinds b, i,
-                        u, f, c, S, U, V and structured
-``vlen-utf8``           none; dtype is ``StringDType`` or object
-``vlen-bytes``          none; dtype is object
-``packbits``            ``padding_encoding``, ``first_bit``, ``last_bit`` (zarr-extensions)
-``numcodecs.zfpy``,     as numcodecs writes them
+=================================== ===============================================================
+``bytes``                           ``endian``: ``"little"``, ``"big"``, or absent: bytes are taken
+                                    as the dtype of the encoding stands (structured dtypes of mixed
+                                    byte order). Kinds b, i, u, f, c, S, U, V and structured
+``vlen-utf8``                       none; dtype is ``StringDType`` or object
+``vlen-bytes``                      none; dtype is object
+``packbits``                        ``padding_encoding``, ``first_bit``, ``last_bit``
+                                    (zarr-extensions)
+``numcodecs.zfpy``,                 as numcodecs writes them
 ``numcodecs.pcodec``
-``gridref.b2nd``        ``block_shape``, ``endian``: a chunk of Blosc2 with the blocks of an array
-``imagecodecs_rcomp``   ``nblock``: a tile of RICE_1 in FITS; integers of 1, 2 or 4 bytes
-``imagecodecs_hcomp``   ``smooth``: a tile of HCOMPRESS_1 in FITS
-``gridref.fits_plio``   none: a tile of PLIO_1 in FITS
-``gridref.fits_tiles``  ``row_bytes``, ``heap``, ``columns``, ``tile``, ``compression`` and what
-                        that needs, ``dither``, ``seed``, ``blank``: the binary table of a FITS
-                        image that is compressed by tiles, with its heap
-``gridref.grib``        none: a GRIB message of either edition, or its beginning up to the field;
-                        float32, NaN in holes of the bitmap, rows in the order of scanning
-``gridref.grib_places`` ``coordinate``: ``"latitude"`` or ``"longitude"``; ``edition``: a grid
-                        section of GRIB, whose points have these places; float64
-``n5_default``          ``codecs``: ``transpose``, ``bytes`` and at most one compressor
-                        (zarr-extensions): a block of N5 with its header; what it does not hold is
-                        zero
-``gridref.jpeg2000``    ``header``: main header of a codestream in base64; the bytes are the
-                        tile-parts of one tile, or without it a whole codestream. ``levels``: how
-                        often the image is halved (default 0). Bands come first; axes of length 1
-                        do not matter
-``gridref.precomputed_  none: an image with the pixels of a chunk of axes channel, z, y, x, and the
-jpeg``, ``_png``,       channels as samples
-``_jpegxl``
-``gridref.compressed_   ``block_shape``: of the blocks of a compressed segmentation, along z, y, x;
-segmentation``          uint32 or uint64 of axes channel, z, y, x
-======================  ===========================================================================
+``gridref.b2nd``                    ``block_shape``, ``endian``: a chunk of Blosc2 with the blocks
+                                    of an array
+``imagecodecs_rcomp``               ``nblock``: a tile of RICE_1 in FITS; integers of 1, 2 or 4
+                                    bytes
+``imagecodecs_hcomp``               ``smooth``: a tile of HCOMPRESS_1 in FITS
+``gridref.fits_plio``               none: a tile of PLIO_1 in FITS
+``gridref.fits_tiles``              ``row_bytes``, ``heap``, ``columns``, ``tile``, ``compression``
+                                    and what that needs, ``dither``, ``seed``, ``blank``: the
+                                    binary table of a FITS image that is compressed by tiles, with
+                                    its heap
+``gridref.grib``                    none: a GRIB message of either edition, or its beginning up to
+                                    the field; float32, NaN in holes of the bitmap, rows in the
+                                    order of scanning
+``gridref.grib_places``             ``coordinate``: ``"latitude"`` or ``"longitude"``; ``edition``:
+                                    a grid section of GRIB, whose points have these places; float64
+``n5_default``                      ``codecs``: ``transpose``, ``bytes`` and at most one compressor
+                                    (zarr-extensions): a block of N5 with its header; what it does
+                                    not hold is zero
+``gridref.jpeg2000``                ``header``: main header of a codestream in base64; the bytes
+                                    are the tile-parts of one tile, or without it a whole
+                                    codestream. ``levels``: how often the image is halved (default
+                                    0). Bands come first; axes of length 1 do not matter
+``gridref.precomputed_jpeg``,       none: an image with the pixels of a chunk of axes channel, z,
+``.precomputed_png``,               y, x, and the channels as samples
+``.precomputed_jpegxl``
+``gridref.compressed_segmentation`` ``block_shape``: of the blocks of a compressed segmentation,
+                                    along z, y, x; uint32 or uint64 of axes channel, z, y, x
+=================================== ===============================================================
 
 Array -> array
 --------------
