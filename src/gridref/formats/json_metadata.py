@@ -1,18 +1,38 @@
-"""Attributes and names of dimensions of formats that keep their metadata in JSON.
+"""Documents, attributes and names of dimensions of formats that keep their metadata in JSON.
 
-`attributes_from_json` turns JSON into the values that it stands for. `dimension_names` names the
-dimensions that have no name.
+`json_object` parses a document. `attributes_from_json` turns JSON into the values that it stands
+for. `dimension_names` names the dimensions that have no name.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 import struct
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from gridref.errors import Place, SourceFormatError
+
+
+def json_object(data: bytes, address: str) -> Mapping[str, Any]:
+    """The JSON object of a metadata document.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is none; the error names the address.
+    """
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise SourceFormatError(f"not JSON: {error}", Place(source=address)) from error
+    if not isinstance(document, dict):
+        raise SourceFormatError("not a JSON object", Place(source=address))
+    return document
 
 
 def attributes_from_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) -> dict[str, Any]:

@@ -7,14 +7,13 @@ on, as pyramids call them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gridref.errors import Place, SourceFormatError, SourceUnavailableError, UnsupportedFeatureError
 from gridref.formats.chunk_files import StoreFiles
 from gridref.formats.findings import Findings
-from gridref.formats.json_metadata import attributes_from_json, dimension_names
+from gridref.formats.json_metadata import attributes_from_json, dimension_names, json_object
 from gridref.formats.n5.arrays import array_of, is_dataset, shape_of
 from gridref.formats.n5.pyramids import axis_names, named_datasets, pyramid_attributes
 from gridref.formats.options import ScanOptions
@@ -143,14 +142,4 @@ class _Scan:
             raise SourceFormatError(reason, Place(source=self._files.url))
         key = f"{path}/attributes.json" if path else "attributes.json"
         data = self._files.get(key)
-        if data is None:
-            return None
-        try:
-            document = json.loads(data)
-        except ValueError as error:
-            place = Place(source=self._files.address(key))
-            raise SourceFormatError(f"not JSON: {error}", place) from error
-        if not isinstance(document, dict):
-            place = Place(source=self._files.address(key))
-            raise SourceFormatError("not a JSON object", place)
-        return document
+        return None if data is None else json_object(data, self._files.address(key))

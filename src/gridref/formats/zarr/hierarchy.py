@@ -6,7 +6,6 @@ returns the group with a finding for each node.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +19,7 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from gridref.formats.chunk_files import ChunkFiles
-from gridref.formats.json_metadata import attributes_from_json, dimension_names
+from gridref.formats.json_metadata import attributes_from_json, dimension_names, json_object
 from gridref.formats.options import ScanOptions
 from gridref.formats.zarr.arrays import virtual_array
 from gridref.formats.zarr.version2 import array_metadata_v2
@@ -214,14 +213,4 @@ class _Scan:
                 return self.consolidated[key]
             return self.consolidated.get(key.removesuffix("/zarr.json"))
         data = self.files.get(key)
-        if data is None:
-            return None
-        try:
-            document = json.loads(data)
-        except ValueError as error:
-            place = Place(source=self.files.address(key))
-            raise SourceFormatError(f"not JSON: {error}", place) from error
-        if not isinstance(document, dict):
-            place = Place(source=self.files.address(key))
-            raise SourceFormatError("not a JSON object", place)
-        return document
+        return None if data is None else json_object(data, self.files.address(key))
