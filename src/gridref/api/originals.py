@@ -459,7 +459,20 @@ def _check_alike(shape: Shape, stored_shape: Shape) -> None:
         raise UnsupportedFeatureError(f"its image has shape {shape}")
 
 
-class _TIFFOriginal:
+class _Unnamed:
+    """A file without named variables: it says nothing of labels, and has no attributes of CF."""
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        return None
+
+    def named(self, beside: str, name: str) -> Own | None:
+        return None
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        return None, {}
+
+
+class _TIFFOriginal(_Unnamed):
     def __init__(self, file: Any) -> None:
         import tifffile
 
@@ -513,12 +526,6 @@ class _TIFFOriginal:
             lambda own: centres[own],
             exact=False,
         )
-
-    def named(self, beside: str, name: str) -> Own | None:
-        return None
-
-    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
-        return None, {}
 
     def _load(self, series: int, level: int) -> NDArray[Any]:
         try:
@@ -738,7 +745,7 @@ def _dims_in_pyhdf(variable: Any) -> tuple[str, ...]:
 _HDF4_LOCK = new_rlock()
 
 
-class _GRIBOriginal:
+class _GRIBOriginal(_Unnamed):
     """A file whose fields eccodes decodes, in a process of its own."""
 
     def __init__(self, file: Any) -> None:
@@ -764,21 +771,12 @@ class _GRIBOriginal:
         n_axes = len(chunk.stored_shape)
         return Located(str(chunk.attrs.get("GRIB_shortName")), (None,) * n_axes, (0,) * n_axes)
 
-    def labels(self, beside: str, axis: int) -> Own | None:
-        return None
-
-    def named(self, beside: str, name: str) -> Own | None:
-        return None
-
-    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
-        return None, {}
-
     def close(self) -> None:
         self.eccodes.close()
         self.file.close()
 
 
-class _FITSOriginal:
+class _FITSOriginal(_Unnamed):
     """A file whose images astropy reads."""
 
     def __init__(self, file: Any) -> None:
@@ -792,20 +790,11 @@ class _FITSOriginal:
         n_axes = len(chunk.stored_shape)
         return Located(self.file.name_at(chunk.offset), (None,) * n_axes, (0,) * n_axes)
 
-    def labels(self, beside: str, axis: int) -> Own | None:
-        return None
-
-    def named(self, beside: str, name: str) -> Own | None:
-        return None
-
-    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
-        return None, {}
-
     def close(self) -> None:
         self.file.close()
 
 
-class _JPEG2000Original:
+class _JPEG2000Original(_Unnamed):
     """A file in rasterio."""
 
     def __init__(self, file: Any) -> None:
@@ -845,12 +834,6 @@ class _JPEG2000Original:
             return None
         name = f"{beside}/{axis}"
         return Own(name, (axis,), centres.shape, {}, lambda own: centres[own], exact=False)
-
-    def named(self, beside: str, name: str) -> Own | None:
-        return None
-
-    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
-        return None, {}
 
     def close(self) -> None:
         self.file.close()
