@@ -242,7 +242,7 @@ class _Rows:
         if name not in self._columns:
             return None
         offset, code, pointer = self._columns[name]
-        dtype = _POINTERS[pointer]
+        dtype = POINTERS[pointer]
         lengths = (self._fields(offset, dtype).astype(object) * _SIZES[code]).tolist()
         starts = self._fields(offset + np.dtype(dtype).itemsize, dtype).tolist()
 
@@ -257,7 +257,8 @@ class _Rows:
 
 
 _NUMBERS = {"B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
-_POINTERS = {"P": ">i4", "Q": ">i8"}
+POINTERS = {"P": ">i4", "Q": ">i8"}
+"""The two integers of a descriptor: length and offset of an array in the heap."""
 _SIZES = {"B": 1, "I": 2, "J": 4, "K": 8, "E": 4, "D": 8}
 _COMPRESSED, _GZIPPED, _PLAIN = "COMPRESSED_DATA", "GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA"
 
@@ -339,7 +340,7 @@ def _tiles_problem(config: Config) -> str | None:
     if config.get("width", 1) not in _RICE or min(config["tile"], default=1) < 1:
         return "tiles or pixels have no size"
     for name, (offset, code, pointer) in config["columns"].items():
-        known = pointer in _POINTERS and code in _SIZES if name.endswith("_DATA") else True
+        known = pointer in POINTERS and code in _SIZES if name.endswith("_DATA") else True
         known = known and (pointer != "" or code in _NUMBERS)
         if not known or not 0 <= offset < config["row_bytes"]:
             return f"column {name} has the format {[offset, code, pointer]}"

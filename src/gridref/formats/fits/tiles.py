@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gridref.codecs.fits import POINTERS
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.contiguous import require_inside
 from gridref.formats.fits.header import Unit, integer
@@ -31,8 +32,6 @@ from gridref.model.manifest import ChunkManifest, Source
 _FORM = re.compile(r"(\d{0,9})([LXBIJKAEDCMPQ])(.*)", re.DOTALL)
 _TARGET = re.compile(r"\(?([LXBIJKAEDCM])")
 _SIZES = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "K": 8, "E": 4, "D": 8, "C": 8, "M": 16}
-_POINTERS = {"P": ">i4", "Q": ">i8"}
-_NUMBERS = {"I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
 _TILES, _ELSEWHERE = "COMPRESSED_DATA", ("GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA")
 _OF_TILES = ("ZSCALE", "ZZERO", "ZBLANK")
 _DITHERS = {
@@ -115,11 +114,11 @@ def _column(offset: int, form: str) -> tuple[_Column, int]:
     if match is None:
         raise SourceFormatError(f"a column has the format {form[:50]!r}")
     repeat, code = int(match[1] or 1), match[2]
-    if code in _POINTERS:
+    if code in POINTERS:
         target = _TARGET.match(match[3])
         if target is None:
             raise SourceFormatError(f"a column has the format {form[:50]!r}")
-        n_bytes = repeat * 2 * np.dtype(_POINTERS[code]).itemsize
+        n_bytes = repeat * 2 * np.dtype(POINTERS[code]).itemsize
         return _Column(offset, target[1], code), n_bytes
     n_bytes = -(-repeat // 8) if code == "X" else repeat * _SIZES[code]
     return _Column(offset, code, ""), n_bytes
@@ -200,7 +199,7 @@ def _places(unit: Unit, table: _Table, file: ScanFile) -> ChunkManifest:
     column = table.columns[_TILES]
     n_bytes = table.row_bytes * table.n_rows
     rows = np.frombuffer(file.read_many([unit.data_offset], [n_bytes])[0], np.uint8)
-    pointer = np.dtype(_POINTERS[column.pointer])
+    pointer = np.dtype(POINTERS[column.pointer])
     fields = rows.reshape(table.n_rows, table.row_bytes)[:, column.offset :]
     pairs = np.ascontiguousarray(fields[:, : 2 * pointer.itemsize]).view(pointer).astype(np.int64)
     length, offset = pairs[:, 0], pairs[:, 1]
