@@ -88,6 +88,59 @@ def image_attributes(
         None if OME-Zarr cannot describe the axes. It can describe at most one of time, then at most
         one other, then two or three of space.
     """
+    base = [pixel_sizes.get(dim, (1.0, ""))[0] for dim in dims]
+    placed = {
+        path: Placement(
+            [
+                size * fine / coarse
+                for size, fine, coarse in zip(base, shapes[0], shape, strict=True)
+            ]
+        )
+        for path, shape in zip(paths, shapes, strict=True)
+    }
+    units = {dim: unit for dim, (_, unit) in pixel_sizes.items()}
+    return placed_image_attributes(name, placed, dims, units)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the pixels of a level are: their size, and the centre of the first one if it is stated.
+
+    Attributes
+    ----------
+    scale, translation
+        Along each axis.
+    """
+
+    scale: Sequence[float]
+    translation: Sequence[float] | None = None
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The ``coordinateTransformations``."""
+        moved = self.translation
+        further = [] if moved is None else [{"type": "translation", "translation": list(moved)}]
+        return [{"type": "scale", "scale": list(self.scale)}, *further]
+
+
+def placed_image_attributes(
+    name: str, levels: Mapping[str, Placement], dims: Sequence[str], units: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """As `image_attributes`, of levels whose places are known.
+
+    Parameters
+    ----------
+    levels
+        By the path of each level's array below the group, the finest first.
+    dims
+        Dimension names of the finest level.
+    units
+        Units of the places by dimension name.
+
+    Returns
+    -------
+    dict or None
+        As `image_attributes`.
+    """
     kinds = [_AXIS_TYPES.get(dim, "") for dim in dims]
     space = kinds.count("space")
     others = [kind for kind in kinds if kind != "space"]
@@ -98,24 +151,12 @@ def image_attributes(
     axes = []
     for dim, kind in zip(dims, kinds, strict=True):
         axis = {"name": dim} | ({"type": kind} if kind else {})
-        if dim in pixel_sizes and pixel_sizes[dim][1]:
-            axis["unit"] = _unit(pixel_sizes[dim][1])
+        if units.get(dim):
+            axis["unit"] = _unit(units[dim])
         axes.append(axis)
-    base = [pixel_sizes.get(dim, (1.0, ""))[0] for dim in dims]
     datasets = [
-        {
-            "path": path,
-            "coordinateTransformations": [
-                {
-                    "type": "scale",
-                    "scale": [
-                        size * fine / coarse
-                        for size, fine, coarse in zip(base, shapes[0], shape, strict=True)
-                    ],
-                }
-            ],
-        }
-        for path, shape in zip(paths, shapes, strict=True)
+        {"path": path, "coordinateTransformations": level.to_json()}
+        for path, level in levels.items()
     ]
     multiscale = {"name": name or "image", "axes": axes, "datasets": datasets}
     return {"ome": {"version": VERSION, "multiscales": [multiscale]}}

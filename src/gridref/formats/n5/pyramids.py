@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gridref.model.array import VirtualArray
-from gridref.model.ome_zarr import image_attributes
+from gridref.model.ome_zarr import Placement, placed_image_attributes
 
 type Numbers = tuple[float, ...]
 
@@ -221,18 +221,11 @@ def _image(
     first = next(iter(placed.values()))
     if first is None or any(len(shape) != len(first.axes) or 0 in shape for shape in shapes):
         return []
-    sizes = zip(first.scale, first.units, strict=True)
-    made = image_attributes(
-        name, list(placed), shapes, first.axes, dict(zip(first.axes, sizes, strict=True))
-    )
-    if made is None:
-        return []
-    (image,) = made["ome"]["multiscales"]
-    for dataset, level in zip(image["datasets"], placed.values(), strict=True):
+    levels = {}
+    for path, level in placed.items():
         if level is None or level.units != first.units or len(level.axes) != len(first.axes):
             return []
-        dataset["coordinateTransformations"] = [
-            {"type": "scale", "scale": list(level.scale)},
-            {"type": "translation", "translation": list(level.translation)},
-        ]
-    return [image]
+        levels[path] = Placement(level.scale, level.translation)
+    units = dict(zip(first.axes, first.units, strict=True))
+    made = placed_image_attributes(name, levels, first.axes, units)
+    return [] if made is None else [*made["ome"]["multiscales"]]

@@ -24,7 +24,7 @@ from gridref.limits import limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, bytes_codec, shared_encoding
 from gridref.model.manifest import Manifest
-from gridref.model.ome_zarr import image_attributes
+from gridref.model.ome_zarr import Placement, placed_image_attributes
 from gridref.model.scan_report import Fate
 
 _DIMS = ("channel", "z", "y", "x")
@@ -127,24 +127,15 @@ def _codecs(volume: Volume, scale: Scale) -> tuple[Codec, ...]:
 
 def _multiscales(name: str, volume: Volume, groups: Mapping[str, VirtualGroup]) -> dict[str, Any]:
     """The attributes of OME-Zarr, with the places and sizes of voxels that ``info`` states."""
-    arrays = {f"{key}/{volume.kind}": group.arrays[volume.kind] for key, group in groups.items()}
-    if not arrays:
-        return {}
-    sizes = dict.fromkeys(_DIMS[1:], (1.0, _UNIT))
-    shapes = [array.shape for array in arrays.values()]
-    whole = [tuple(max(1, extent) for extent in shape) for shape in shapes]
-    attrs = image_attributes(name, list(arrays), whole, _DIMS, sizes)
-    if attrs is None:
-        return {}
-    for key, dataset in zip(groups, attrs["ome"]["multiscales"][0]["datasets"], strict=True):
+    levels = {}
+    for key in groups:
         scale = volume.scales[int(key)]
         assert isinstance(scale, Scale)
         first = [
             (offset + 0.5) * size
             for offset, size in zip(scale.offset, scale.resolution, strict=True)
         ]
-        dataset["coordinateTransformations"] = [
-            {"type": "scale", "scale": [1.0, *scale.resolution]},
-            {"type": "translation", "translation": [0.0, *first]},
-        ]
-    return attrs
+        levels[f"{key}/{volume.kind}"] = Placement([1.0, *scale.resolution], [0.0, *first])
+    if not levels:
+        return {}
+    return placed_image_attributes(name, levels, _DIMS, dict.fromkeys(_DIMS[1:], _UNIT)) or {}

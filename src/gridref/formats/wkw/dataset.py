@@ -22,7 +22,7 @@ from gridref.formats.findings import Findings
 from gridref.formats.options import ScanOptions
 from gridref.formats.wkw.arrays import DIMS, Box, Corner, array_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.ome_zarr import image_attributes
+from gridref.model.ome_zarr import Placement, placed_image_attributes
 from gridref.model.scan_report import Fate
 
 _PROPERTIES = "datasource-properties.json"
@@ -102,7 +102,7 @@ def _layer(
             boxes[folder] = mag, box
             findings.note(f"/{name}/{folder}", Fate.TAKEN)
     attrs = {key: layer[key] for key in ("category", "elementClass") if key in layer}
-    return VirtualGroup(arrays, {}, {**attrs, **_image(name, arrays, boxes, voxel)})
+    return VirtualGroup(arrays, {}, {**attrs, **_image(name, boxes, voxel)})
 
 
 def _magnification(entry: Any) -> Corner:
@@ -143,24 +143,15 @@ def _box(bounds: Any, mag: Corner) -> Box | None:
 
 def _image(
     name: str,
-    arrays: Mapping[str, VirtualArray],
     boxes: Mapping[str, tuple[Corner, Box]],
     voxel: tuple[Any, str] | None,
 ) -> dict[str, Any]:
     """The attribute ``ome`` of a layer; nothing if it has no arrays, or voxels no size."""
-    if voxel is None or not arrays:
+    if voxel is None or not boxes:
         return {}
     size, unit = voxel
-    shapes = [array.shape for array in arrays.values()]
-    sizes = {dim: (float(each), unit) for dim, each in zip(DIMS[1:], size, strict=True)}
-    made = image_attributes(name, list(arrays), shapes, DIMS, sizes)
-    if made is None:
-        return {}
-    datasets = made["ome"]["multiscales"][0]["datasets"]
-    for dataset, (mag, box) in zip(datasets, boxes.values(), strict=True):
+    levels = {}
+    for path, (mag, box) in boxes.items():
         centre = np.array(box.start) * mag + (np.array(mag) - 1) / 2
-        dataset["coordinateTransformations"] = [
-            {"type": "scale", "scale": [1.0, *(size * mag).tolist()]},
-            {"type": "translation", "translation": [0.0, *(size * centre).tolist()]},
-        ]
-    return made
+        levels[path] = Placement([1.0, *(size * mag).tolist()], [0.0, *(size * centre).tolist()])
+    return placed_image_attributes(name, levels, DIMS, dict.fromkeys(DIMS[1:], unit)) or {}
