@@ -221,6 +221,11 @@ class StoreFiles:
             if "/" not in name
         }
 
+    def named(self, below: str, names: Iterable[str]) -> dict[str, Source]:
+        """Those of some files right below a key that are there, by name."""
+        found = self.sources([f"{below}/{name}" for name in names], below)
+        return {key.rpartition("/")[2]: source for key, source in found.items()}
+
     def _listed(self, below: str) -> dict[str, Mapping[str, Any]] | None:
         """The listing's information about each file; None if it lacks versions."""
         if self._lists_nothing:

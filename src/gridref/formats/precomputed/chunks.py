@@ -73,14 +73,11 @@ def _found(files: StoreFiles, scale: Scale) -> dict[int, tuple[str, Source]]:
     if listed is not None:
         return _rows_of(listed.items(), scale)
     check_chunk_files(math.prod(scale.grid_shape))
-    found = _asked(files, scale, "") or _asked(files, scale, _GZIP)
-    return _rows_of(((key.rpartition("/")[2], each) for key, each in found.items()), scale)
-
-
-def _asked(files: StoreFiles, scale: Scale, suffix: str) -> dict[str, Source]:
-    """Files of chunks by key, of a server that cannot list."""
-    keys = [f"{scale.key}/{name}{suffix}" for name in _names(scale)]
-    return files.sources(keys, scale.key)
+    names = list(_names(scale))
+    found = files.named(scale.key, names)
+    return _rows_of(
+        (found or files.named(scale.key, [f"{name}{_GZIP}" for name in names])).items(), scale
+    )
 
 
 def _names(scale: Scale) -> Iterable[str]:

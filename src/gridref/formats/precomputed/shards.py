@@ -327,7 +327,8 @@ def _shards(files: StoreFiles, scale: Scale, sharding: Sharding, n_bits: int) ->
     if found is None:
         numbers = _possible(scale, sharding, n_bits)
         names = [f"{number:0{n_digits}x}" for number in numbers]
-        found = _asked(files, scale, names, ".shard") or _asked(files, scale, names, ".index")
+        found = files.named(scale.key, [f"{name}.shard" for name in names])
+        found = found or files.named(scale.key, [f"{name}.index" for name in names])
     if any(name.endswith(".index") for name in found):
         raise UnsupportedFeatureError("its shards are of the old form, .index and .data files")
     digits = {name: name.removesuffix(".shard") for name in found if name.endswith(".shard")}
@@ -351,10 +352,3 @@ def _possible(scale: Scale, sharding: Sharding, n_bits: int) -> Sequence[int]:
     ids = chunk_ids(scale.grid_shape, np.arange(n_chunks))
     shards = minishards(sharding, ids) >> np.uint64(sharding.minishard_bits)
     return [int(shard) for shard in np.unique(shards)]
-
-
-def _asked(files: StoreFiles, scale: Scale, names: Sequence[str], suffix: str) -> dict[str, Source]:
-    """Files by name, of a server that cannot list."""
-    keys = [f"{scale.key}/{name}{suffix}" for name in names]
-    found = files.sources(keys, scale.key)
-    return {key.rpartition("/")[2]: source for key, source in found.items()}

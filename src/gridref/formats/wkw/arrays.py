@@ -106,11 +106,11 @@ def _encoding(header: Header) -> Encoding:
 def _sources(files: StoreFiles, head: str, header: Header, box: Box | None) -> dict[Corner, Source]:
     """The files that are there, by their number along x, y and z."""
     keys = files.keys_below(head.rstrip("/"))
+    ranges = None if box is None else _file_ranges(header, box)
     if keys is not None:
         found = {key: _KEY.fullmatch(key.removeprefix(head)) for key in keys}
         numbers = {key: _corner(match.groups()) for key, match in found.items() if match}
-    elif box is not None:
-        ranges = _file_ranges(header, box)
+    elif ranges is not None:
         _check_blocks(math.prod(map(len, ranges)))
         corners = itertools.product(*ranges)
         numbers = {f"{head}z{z}/y{y}/x{x}.wkw": (x, y, z) for x, y, z in corners}
@@ -119,12 +119,11 @@ def _sources(files: StoreFiles, head: str, header: Header, box: Box | None) -> d
             "the server lists no files: scan the dataset's datasource-properties.json, which says"
             " where its voxels are"
         )
-    if box is not None:
-        inside = _file_ranges(header, box)
+    if ranges is not None:
         numbers = {
             key: corner
             for key, corner in numbers.items()
-            if all(number in along for number, along in zip(corner, inside, strict=True))
+            if all(number in along for number, along in zip(corner, ranges, strict=True))
         }
     n_rows = len(numbers) * header.n_blocks
     if n_rows > limits().chunk_rows:
