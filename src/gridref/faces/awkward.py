@@ -12,8 +12,10 @@ import xarray as xr
 
 from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package
+from gridref.faces.ragged_rows import row_lengths, span
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import verb
+from gridref.typing import Int64Array
 
 if TYPE_CHECKING:
     import awkward as ak
@@ -58,28 +60,23 @@ def awkward(group: VirtualGroup, path: str, *, rows: slice | None = None) -> ak.
     parent, _, name = path.strip("/").rpartition("/")
     counts = _counts(group, parent, path, array)
     stops = np.cumsum(counts)
-    chosen = range(len(counts))[slice(None) if rows is None else rows]
-    first, last = sorted((chosen[0], chosen[-1])) if chosen else (0, -1)
-    own = counts[first : last + 1]
-    start = int(stops[first] - counts[first]) if chosen else 0
+    first, stop, step = span(len(counts), rows)
+    own = counts[first:stop]
+    start = int(stops[first] - counts[first]) if len(own) else 0
     dataset = xr.open_dataset(group, engine="gridref", group=parent or None)  # type: ignore[arg-type]
     samples = dataset[name].isel({array.dims[0]: slice(start, start + int(own.sum()))}).values
     listed = ak.unflatten(ak.from_numpy(samples), own)
-    return listed if chosen.step == 1 else listed[:: chosen.step]
+    return listed[step]
 
 
-def _counts(
-    group: VirtualGroup, parent: str, path: str, array: VirtualArray
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _counts(group: VirtualGroup, parent: str, path: str, array: VirtualArray) -> Int64Array:
     """Samples of each row of a variable, from its group or one above it."""
     above = [parent.rsplit("/", n)[0] for n in range(parent.count("/") + 1)] if parent else []
     for own in (*above, ""):
         held = group[own] if own else group
-        for counts in held.arrays.values() if isinstance(held, VirtualGroup) else ():
-            if counts.ndim == 1 and counts.attrs.get("sample_dimension") == array.dims[0]:
-                found = counts.read().astype(np.int64)
-                if int(found.sum()) == array.shape[0]:
-                    return np.asarray(found)
+        found = row_lengths(held, array) if isinstance(held, VirtualGroup) else None
+        if found is not None:
+            return found
     raise InvalidRequestError(
         f"nothing counts the samples of {path!r} along {array.dims[0]!r}: a variable with the"
         f" attribute sample_dimension = {array.dims[0]!r}, as layout=Ragged() makes it"

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package
+from gridref.faces.ragged_rows import row_lengths, span
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import verb
 
 if TYPE_CHECKING:
     import scipy.sparse
 
-_WHOLE = (slice(None), slice(None))
+_WHOLE = (slice(None, None, 1), slice(None))
 _PARTS = ("data", "indices", "indptr")
 _KINDS: dict[str, Literal["csr", "csc"]] = {
     "csr_matrix": "csr",
@@ -77,7 +78,7 @@ def sparse(
         raise missing_package("reading sparse matrices", error) from error
     matrix = _Matrix.of(group, path)
     along, across = (rows, columns) if matrix.kind == "csr" else (columns, rows)
-    data, indices, indptr, step = matrix.read(slice(None) if along is None else along)
+    data, indices, indptr, step = matrix.read(along)
     shape = (len(indptr) - 1, matrix.width)
     if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < matrix.width:
         raise InvalidRequestError(f"{path}/indices go beyond {matrix.width}, the width of {path}")
@@ -138,21 +139,17 @@ class _Matrix:
         starts, stops = _rows(held, path, indptr, data)
         return cls(path, kind, shape[1 if kind == "csr" else 0], data, indices, starts, stops)
 
-    def read(self, along: slice) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], slice]:
+    def read(
+        self, along: slice | None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], slice]:
         """Elements, their indices and row pointers of rows, and the step to take among them."""
-        chosen = range(len(self.starts))[along]
-        first, last = sorted((chosen[0], chosen[-1])) if chosen else (0, -1)
-        starts, stops = self.starts[first : last + 1], self.stops[first : last + 1]
+        first, stop, step = span(len(self.starts), along)
+        starts, stops = self.starts[first:stop], self.stops[first:stop]
         wanted = slice(int(starts[0]), int(stops[-1])) if len(starts) else slice(0, 0)
         indptr = np.append(starts, stops[-1:]) - wanted.start
         indptr = indptr if len(starts) else np.zeros(1, np.int64)
         data, indices = self.data.read((wanted,)), self.indices.read((wanted,))
-        return (
-            data,
-            indices,
-            indptr,
-            slice(None) if chosen.step == 1 else slice(None, None, chosen.step),
-        )
+        return data, indices, indptr, step
 
 
 def _declared(held: VirtualGroup, path: str) -> tuple[Literal["csr", "csc"], tuple[int, int]]:
@@ -178,8 +175,10 @@ def _rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where rows begin and end among all elements, those of each file behind the file before."""
     pointers = indptr.read().astype(np.int64)
-    lengths = _lengths(held, indptr, len(pointers))
-    elements = _lengths(held, data, data.size)
+    lengths, elements = (
+        [array.size] if (found := row_lengths(held, array)) is None else found.tolist()
+        for array in (indptr, data)
+    )
     if len(lengths) != len(elements):
         raise InvalidRequestError(f"data and indptr of {path} are of unequally many files")
     starts, stops, before = [], [], 0
@@ -194,16 +193,6 @@ def _rows(
         stops.append(own[1:] + before)
         before += n_elements
     return np.concatenate(starts), np.concatenate(stops)
-
-
-def _lengths(held: VirtualGroup, array: VirtualArray, length: int) -> list[int]:
-    """Elements of each file along the dimension of an array; one number without ragged rows."""
-    for counts in held.arrays.values():
-        if counts.ndim == 1 and counts.attrs.get("sample_dimension") == array.dims[0]:
-            found: list[int] = counts.read().tolist()
-            if sum(found) == length:
-                return found
-    return [length]
 
 
 def _matrices(group: VirtualGroup) -> list[str]:
