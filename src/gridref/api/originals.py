@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.grib import total_length
+from gridref.codecs.stage import without_unit_axes
 from gridref.errors import (
     GridrefError,
     InvalidRequestError,
@@ -368,7 +369,7 @@ class _HDF5Original:
         with suppress(InvalidRequestError):
             shape = self.file.shape_of(path)
             own = _lined_up(region, stored_shape, shape)
-            if offset is None or _without_unit_axes(shape) == _without_unit_axes(stored_shape):
+            if offset is None or without_unit_axes(shape) == without_unit_axes(stored_shape):
                 return path, own
         start = tuple(along.start for along in own)
         original = None if offset is None else self.file.element_at(path, start, offset)
@@ -435,16 +436,12 @@ def _axes_lined_up(stored_shape: Shape, shape: Shape) -> tuple[int | None, ...]:
     return tuple(None if extent == 1 else next(rest) for extent in stored_shape)
 
 
-def _without_unit_axes(shape: Shape) -> Shape:
-    return tuple(extent for extent in shape if extent != 1)
-
-
 def _lined_up(region: Region, stored_shape: Shape, shape: Shape) -> Region:
     """A region along the axes of a dataset: those of length 1 come and go when files are joined."""
     if len(shape) == len(stored_shape):
         return region
     kept = [along for along, extent in zip(region, stored_shape, strict=True) if extent != 1]
-    if len(kept) != len(_without_unit_axes(shape)):
+    if len(kept) != len(without_unit_axes(shape)):
         raise ValueError(f"its dataset has {len(shape)} axes, not {len(region)}")
     rest = iter(kept)
     return tuple(slice(0, 1) if extent == 1 else next(rest) for extent in shape)
@@ -455,7 +452,7 @@ def _check_alike(shape: Shape, stored_shape: Shape) -> None:
 
     Axes of length 1 come and go when files are stacked.
     """
-    if _without_unit_axes(shape) != _without_unit_axes(stored_shape):
+    if without_unit_axes(shape) != without_unit_axes(stored_shape):
         raise UnsupportedFeatureError(f"its image has shape {shape}")
 
 
@@ -607,7 +604,7 @@ class _NetCDF3Original:
         variable = self.file.variables.get(chunk.path.rpartition("/")[2])
         if variable is None:
             raise UnsupportedFeatureError("its source has no variable of this name")
-        if _without_unit_axes(variable.shape) != _without_unit_axes(chunk.stored_shape):
+        if without_unit_axes(variable.shape) != without_unit_axes(chunk.stored_shape):
             raise UnsupportedFeatureError(f"its variable has shape {variable.shape}")
         return variable
 
@@ -694,7 +691,7 @@ class _HDF4Original:
         if len(self._numbers.get(name, ())) != 1:
             raise UnsupportedFeatureError("its source does not have one data set of this name")
         shape = _shape_in_pyhdf(self.file.select(self._numbers[name][0]))
-        if _without_unit_axes(shape) != _without_unit_axes(chunk.stored_shape):
+        if without_unit_axes(shape) != without_unit_axes(chunk.stored_shape):
             raise UnsupportedFeatureError(f"its data set has shape {shape}")
         return name, shape
 
@@ -807,9 +804,9 @@ class _JPEG2000Original(_Unnamed):
 
     def _shape(self, chunk: Chunk) -> Shape:
         """The shape of the image or overview that an array is."""
-        wanted = _without_unit_axes(chunk.stored_shape)
+        wanted = without_unit_axes(chunk.stored_shape)
         for shape in self.file.levels:
-            if _without_unit_axes(shape) == wanted:
+            if without_unit_axes(shape) == wanted:
                 return shape
         raise UnsupportedFeatureError(f"rasterio has no image of shape {chunk.stored_shape} in it")
 

@@ -31,6 +31,7 @@ from gridref.codecs.stage import (
     as_bytes,
     as_u1,
     decompressed,
+    without_unit_axes,
 )
 
 _RICE: dict[int, np.dtype[Any]] = {
@@ -69,7 +70,7 @@ def _hcompress(raw: Raw, shape: tuple[int, ...], smooth: int) -> NDArray[Any]:
     if len(head) < _HCOMPRESS_HEADER or not head.startswith(_HCOMPRESS_MAGIC):
         raise ValueError("is no HCOMPRESS stream")
     rows, columns = (int.from_bytes(head[at : at + 4], "big") for at in (2, 6))
-    if [n for n in (rows, columns) if n != 1] != [n for n in shape if n != 1]:
+    if without_unit_axes((rows, columns)) != without_unit_axes(shape):
         raise ValueError(f"has the shape {(rows, columns)}, expected {shape}")
     decoded: NDArray[Any] = imagecodecs.hcomp_decode(as_bytes(raw), smooth=smooth)
     return decoded.reshape(shape)

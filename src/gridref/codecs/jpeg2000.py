@@ -25,7 +25,15 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.stage import ArraySpec, Config, Raw, SerialCodec, SerialDecode, as_bytes
+from gridref.codecs.stage import (
+    ArraySpec,
+    Config,
+    Raw,
+    SerialCodec,
+    SerialDecode,
+    as_bytes,
+    without_unit_axes,
+)
 from gridref.limits import beyond, limits
 
 NAME = "gridref.jpeg2000"
@@ -383,11 +391,6 @@ def _whole(data: bytes) -> tuple[bytes, Rectangle]:
     return data, size.image
 
 
-def _without_unit_axes(shape: tuple[int, ...]) -> list[int]:
-    """Axes of length 1 come and go when files are stacked."""
-    return [extent for extent in shape if extent != 1]
-
-
 def _decoder(config: Config, spec: ArraySpec) -> SerialDecode:
     header, levels = config.get("header"), config.get("levels", 0)
     main = None if header is None else _parsed(base64.b64decode(header))
@@ -396,7 +399,7 @@ def _decoder(config: Config, spec: ArraySpec) -> SerialDecode:
         data = as_bytes(raw)
         size = (main or read_header(_slices(data), 0)).size
         shape = size.chunk_shape(levels, in_tiles=main is not None)
-        if _without_unit_axes(shape) != _without_unit_axes(spec.shape):
+        if without_unit_axes(shape) != without_unit_axes(spec.shape):
             raise CodestreamError(f"it holds images of shape {shape}, expected {spec.shape}")
         stream, place = _whole(data) if main is None else _one_tile(main, data)
         left, top, right, bottom = reduced(place, levels)

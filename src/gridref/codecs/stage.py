@@ -180,6 +180,11 @@ def as_u1(raw: Raw) -> NDArray[np.uint8]:
     return raw if isinstance(raw, np.ndarray) else np.frombuffer(raw, np.uint8)
 
 
+def without_unit_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without axes of length 1: they come and go when files are stacked."""
+    return tuple(extent for extent in shape if extent != 1)
+
+
 def as_bytes(raw: Raw) -> bytes:
     """Turn into ``bytes``, for libraries that take nothing else; a copy unless it is already."""
     return raw if isinstance(raw, bytes) else bytes(raw)
