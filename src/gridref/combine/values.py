@@ -5,7 +5,7 @@ Inline arrays hold their values. All others are read by a function that the call
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,9 @@ from gridref.model.manifest import ChunkManifest, ChunkState
 
 KEPT_BYTES = 256 * 2**20
 """Size of the values that are kept for the next rule that asks for them."""
+
+
+type Kept = Callable[[VirtualArray], NDArray[Any] | None]
 
 
 class Values:
@@ -53,16 +56,22 @@ class Values:
         """
         return self._kept.get_or_load(id(array), lambda: (array, self._load(array)))[1]
 
-    def read_together(self, arrays: Iterable[VirtualArray]) -> None:
+    def read_together(self, arrays: Iterable[VirtualArray], kept: Kept) -> None:
         """Read arrays of numbers along one dimension at once, which costs less than one by one.
 
-        What cannot be read is left: whoever asks for it gets the error.
+        Those that `kept` has are not read. What cannot be read is left: whoever asks for it gets
+        the error.
         """
         if self._read is None:
             return
         by_dtype: dict[np.dtype[Any], list[VirtualArray]] = {}
         for array in arrays:
-            if array.ndim == 1 and array.dtype.kind in "iuf" and inline_values(array) is None:
+            if array.ndim != 1 or array.dtype.kind not in "iuf":
+                continue
+            own = kept(array)
+            if own is not None:
+                self._kept.put(id(array), (array, own))
+            elif inline_values(array) is None:
                 by_dtype.setdefault(array.dtype, []).append(array)
         for alike in by_dtype.values():
             if not 1 < sum(array.nbytes for array in alike) <= KEPT_BYTES // 2:
@@ -82,11 +91,17 @@ class Values:
         return self._read(array)
 
 
-def with_labels_at_hand(groups: Iterable[VirtualGroup], read: Read) -> Read:
-    """Read the labels of groups, all at once; the function that it returns has them."""
+def with_labels_at_hand(groups: Iterable[VirtualGroup], read: Read, kept: Kept) -> Read:
+    """Read the labels of groups, all at once; the function that it returns has them.
+
+    Parameters
+    ----------
+    kept
+        Elements of an array that are known already; None for those of others.
+    """
     values = Values(read)
     arrays = (pair for group in groups for pair in group.all_arrays().items())
-    values.read_together(a for path, a in arrays if a.dims == (path.rpartition("/")[2],))
+    values.read_together((a for path, a in arrays if a.dims == (path.rpartition("/")[2],)), kept)
     return values.of
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gridref.formats.coordinates_ahead import kept_elements
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.formats.registry import data_names, expand_files, first_bytes, scan, scan_with
@@ -14,6 +15,7 @@ __all__ = [
     "data_names",
     "expand_files",
     "first_bytes",
+    "kept_elements",
     "scan",
     "scan_with",
 ]

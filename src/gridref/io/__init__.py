@@ -29,7 +29,7 @@ from gridref.io.faults import RetryPolicy, is_absent, status_of
 from gridref.io.identity import Buffer, Coverage, RangeFetcher, checksum_of, coverage_of, crc32c_of
 from gridref.io.local import read_file
 from gridref.io.pool import IdentityCheck, SourcePool
-from gridref.io.prefetch import Layouts
+from gridref.io.prefetch import AtHand, Layouts
 from gridref.io.remote import Beginnings
 from gridref.io.requests import MAX_REQUESTS, within_limit
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
@@ -37,6 +37,7 @@ from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
 __all__ = [
     "MAX_REQUESTS",
     "Allow",
+    "AtHand",
     "Beginnings",
     "Buffer",
     "Coverage",

@@ -24,6 +24,7 @@ from gridref.combine.options import Read
 from gridref.combine.report import Drift
 from gridref.combine.values import with_labels_at_hand
 from gridref.errors import InvalidRequestError, Message, Option, Problem, UnclearLayoutError
+from gridref.formats import kept_elements
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.options import given_options
@@ -97,7 +98,7 @@ def laid_out_by_itself(
         cases = {f"one set of {len(every)} files": list(range(len(every)))}
         note = Drift.of("layout", "", cases, "laid out as OME-XML says")
         return {}, Combination(groups[0], DriftReport((note,), tuple(every)))
-    facts = Facts(files, groups, with_labels_at_hand(groups, read))
+    facts = Facts(files, groups, with_labels_at_hand(groups, read, kept_elements))
     search = _Search(facts, rules, take_first, resolve)
     tried = [_tried(candidate, search) for candidate in detect(facts)]
     if all(done.problems for _, done in tried):

@@ -43,7 +43,7 @@ from gridref.faces.xarray.virtual_dataset import (
     group_to_tree,
 )
 from gridref.faces.xarray.written_groups import dataset_to_group, tree_to_group
-from gridref.formats import ScanOptions, expand_files
+from gridref.formats import ScanOptions, expand_files, kept_elements
 from gridref.io import keeps_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, options_of, verb
@@ -329,7 +329,7 @@ def placed(
     named = tuple(dim for dim in dims if dim)
     try:
         groups = dict(scanned)
-        read = with_labels_at_hand(groups.values(), read)
+        read = with_labels_at_hand(groups.values(), read, kept_elements)
         if by_label and combine == "by_coords":
             groups = _by_label(groups, read)
         alike = rules.of(list(groups.values()))
