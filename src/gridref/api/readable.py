@@ -24,12 +24,15 @@ CACHE_BYTES = 256 * 2**20
 
 
 def reader_for(
-    storage_options: Mapping[str, Any] | None = None, *, cache_bytes: int = CACHE_BYTES
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    cache_bytes: int = CACHE_BYTES,
+    **threads: int,
 ) -> Reader:
-    """A reader of source files."""
+    """A reader of source files; `threads` are the numbers of threads that `Reader` takes."""
     from gridref.serve.reader import Reader
 
-    return Reader(SourcePool(storage_options), cache_bytes=cache_bytes)
+    return Reader(SourcePool(storage_options), cache_bytes=cache_bytes, **threads)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import imagecodecs
@@ -64,7 +64,8 @@ def encode_bytes_codecs(data: bytes, codecs: Sequence[Codec]) -> bytes:
     data
         Bytes to encode.
     codecs
-        Any of ``gzip`` (``level``), ``zstd`` (``level``, ``checksum``) and ``crc32c``.
+        Any of ``gzip`` (``level``), ``zstd`` (``level``, ``checksum``), ``blosc``,
+        ``numcodecs.shuffle`` (``elementsize``) and ``crc32c``.
 
     Returns
     -------
@@ -82,6 +83,10 @@ def encode_bytes_codecs(data: bytes, codecs: Sequence[Codec]) -> bytes:
             data = _gzip(data, config.get("level", 5))
         elif codec.name == "zstd":
             data = _zstd(data, config.get("level", 0), config.get("checksum", False))
+        elif codec.name == "blosc":
+            data = _blosc(data, config)
+        elif codec.name == "numcodecs.shuffle":
+            data = _shuffled(data, config.get("elementsize", 4))
         elif codec.name == "crc32c":
             import google_crc32c
 
@@ -154,3 +159,42 @@ def _zstd(data: bytes, level: int, checksum: bool) -> bytes:
     import numcodecs.zstd
 
     return bytes(numcodecs.zstd.compress(np.frombuffer(data, np.uint8), level, True))
+
+
+_BLOSC_SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
+
+
+def _blosc(data: bytes, config: Mapping[str, Any]) -> bytes:
+    """A C-Blosc 1 buffer. One thread makes it, so the same data always give the same bytes."""
+    if len(data) > _MOST_BLOSC_BYTES:
+        raise InvalidRequestError(
+            f"codec blosc: a chunk of {len(data)} bytes is more than it takes"
+            f" ({_MOST_BLOSC_BYTES}): write smaller chunks"
+        )
+    encoded = imagecodecs.blosc_encode(
+        data,
+        level=config["clevel"],
+        compressor=config["cname"],
+        shuffle=_BLOSC_SHUFFLES[config["shuffle"]],
+        typesize=config["typesize"],
+        blocksize=config.get("blocksize", 0),
+        numthreads=1,
+    )
+    return bytes(encoded)
+
+
+_MOST_BLOSC_BYTES = 2**31 - 1 - 16
+"""C-Blosc 1, ``BLOSC_MAX_BUFFERSIZE``."""
+
+
+def _shuffled(data: bytes, element_bytes: int) -> bytes:
+    """The first bytes of all elements, then the second ones, and so on."""
+    if element_bytes < 2:
+        return data
+    if len(data) % element_bytes:
+        raise InvalidRequestError(
+            f"codec numcodecs.shuffle: {len(data)} bytes are no whole elements of {element_bytes}"
+        )
+    if element_bytes in (2, 4, 8):
+        return bytes(imagecodecs.byteshuffle_encode(np.frombuffer(data, f"u{element_bytes}")))
+    return np.frombuffer(data, np.uint8).reshape(-1, element_bytes).T.tobytes()

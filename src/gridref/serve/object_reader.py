@@ -220,7 +220,7 @@ def chunk_bytes(reader: Reader, segment: DecodedSegment) -> Buffer:
     view = segment.view
     held = view.metadata.grid.data_shape(segment.coords)
     values = reader.read_looked_up(view.array, held, segment.below)
-    return _encoded(_as_shown(values, segment.shape, view), view.chunk_codecs)
+    return _encoded(as_shown(values, segment.shape, view), view.chunk_codecs)
 
 
 def packed_box(
@@ -252,7 +252,7 @@ def packed_box(
         return b""
     values = reader.read(view.array, region, is_copied=True)
     shape = tuple(count * n for count, n in zip(counts, lengths, strict=True))
-    values = _as_shown(values, shape, view)
+    values = as_shown(values, shape, view)
     cut = values.reshape(tuple(itertools.chain(*zip(counts, lengths, strict=True))))
     axes = [*range(0, cut.ndim, 2), *range(1, cut.ndim, 2)]
     chunks = cut.transpose(axes).reshape(math.prod(counts), *lengths)
@@ -272,7 +272,7 @@ def _encoded(values: NDArray[np.generic], codecs: Sequence[Codec]) -> Buffer:
     return values.reshape(-1).view(np.uint8).data if alike else encode_chunk(values, codecs)
 
 
-def _as_shown(
+def as_shown(
     values: NDArray[np.generic], shape: tuple[int, ...], view: ArrayView
 ) -> NDArray[np.generic]:
     """Values in the dtype of the view, filled up to a shape with the fill value."""

@@ -204,13 +204,21 @@ class Reader:
         Threads that fetch and decode.
     cache_bytes
         Size of the cache of decoded chunks; 0 keeps none, which is right for large reads.
+    n_requests
+        Least number of threads where most of them wait for a server.
     """
 
     def __init__(
-        self, ranges: RangeReader, *, n_threads: int | None = None, cache_bytes: int = 0
+        self,
+        ranges: RangeReader,
+        *,
+        n_threads: int | None = None,
+        cache_bytes: int = 0,
+        n_requests: int = MAX_REQUESTS,
     ) -> None:
         self.ranges = ranges
         self.n_threads = n_threads or min(32, (os.cpu_count() or 1) + 4)
+        self.n_requests = n_requests
         self.cache = LRU[NDArray[Any]](cache_bytes)
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._reading: set[object] = set()
@@ -236,6 +244,7 @@ class Reader:
         *,
         name: str | None = None,
         is_copied: bool = False,
+        out: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         """Read a selection.
 
@@ -247,6 +256,8 @@ class Reader:
             Path of the array, for messages.
         is_copied
             Whether the caller copies and drops the result. Its memory is then used again.
+        out
+            Memory for the result: an array of its shape (before axes are dropped) and dtype.
 
         Returns
         -------
@@ -261,7 +272,13 @@ class Reader:
             If an existing chunk cannot be read or decoded; names the chunk.
         """
         plan = plan_read(array, selection)
-        out = (scratch.empty if is_copied else empty)(plan.shape, array.dtype)
+        if out is None:
+            out = (scratch.empty if is_copied else empty)(plan.shape, array.dtype)
+        elif (out.shape, out.dtype) != (plan.shape, array.dtype):
+            raise InvalidRequestError(
+                f"the result has shape {plan.shape} and dtype {array.dtype}: it does not fit into"
+                f" an array of shape {out.shape} and dtype {out.dtype}"
+            )
         self._execute(_looked_up(plan.crosses), out, name)
         return plan.finish(out)
 
@@ -351,7 +368,7 @@ class Reader:
     def _threads_for(self, task: Task) -> ThreadPoolExecutor:
         """Threads for decoding; more of them where most wait for a server."""
         waits = task.source is not None and not is_local(task.source.url)
-        n_threads = max(MAX_REQUESTS, self.n_threads) if waits else self.n_threads
+        n_threads = max(self.n_requests, self.n_threads) if waits else self.n_threads
         threads = self._threads.get(n_threads)
         if threads is None:
             threads = ThreadPoolExecutor(n_threads, thread_name_prefix="gridref-read")

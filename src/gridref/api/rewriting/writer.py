@@ -1,0 +1,562 @@
+"""Write an array as Zarr v3 objects, unit by unit as planned, so that a killed run can go on.
+
+An object appears under its name whole or not at all, and is never replaced. A run that was killed
+is therefore continued by the same call: objects that are there are kept, and units of which all
+objects are there are not read.
+
+A shard has the payloads of its chunks in C order, a CRC-32C of each, and the index. Readers find
+payloads by the index, and never see what lies between them: the CRC-32C are for those who keep
+references to the chunks, like a catalog.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.api.rewriting.plan import RewritePlan, Unit
+from gridref.catalog.folder import write_errors_told
+from gridref.codecs import encode_chunk
+from gridref.codecs.encode import encode_bytes_codecs
+from gridref.errors import SourceUnavailableError
+from gridref.io import RetryPolicy, absolute_url, crc32c_of, is_absent, is_local, open_filesystem
+from gridref.io.ahead import DaemonThreads, map_ahead
+from gridref.model.array import VirtualArray
+from gridref.model.encoding import Encoding
+from gridref.model.manifest import ChunkChecksums, ChunkManifest, ChunkState, Source
+from gridref.model.shard import CHECKSUM_BYTES, INDEX_CODECS, IndexLocation, PackedShard
+from gridref.serve.object_reader import as_shown
+from gridref.serve.plan import plan_read
+from gridref.serve.reader import Reader
+from gridref.serve.views import ArrayView
+from gridref.typing import Int64Array
+
+# Where objects go
+
+
+class Sink(Protocol):
+    """A place for objects. Safe for threads."""
+
+    def put(self, name: str, parts: Iterable[bytes]) -> bool:
+        """Write an object whole or not at all; False if there is one of that name, which stays."""
+        ...
+
+    def tail(self, name: str, n_bytes: int) -> tuple[int, bytes] | None:
+        """Size of an object, and its last bytes; None if there is none."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if it is there."""
+        ...
+
+
+DRAFTS = ".gridref-writing"
+"""Folder, below that of the objects, of what is being written."""
+
+
+class LocalSink:
+    """A local folder, which is made with the first object."""
+
+    is_streamed = True
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._drafts = os.path.join(folder, DRAFTS)
+
+    def put(self, name: str, parts: Iterable[bytes]) -> bool:
+        path, draft = self._path(name), os.path.join(self._drafts, uuid.uuid4().hex)
+        with write_errors_told("the object", path):
+            os.makedirs(self._drafts, exist_ok=True)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            try:
+                with open(draft, "xb") as file:
+                    file.writelines(parts)
+                    file.flush()
+                    os.fsync(file.fileno())
+                return _moved(draft, path)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(draft)
+
+    def tail(self, name: str, n_bytes: int) -> tuple[int, bytes] | None:
+        try:
+            with open(self._path(name), "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - n_bytes))
+                return size, file.read(n_bytes)
+        except FileNotFoundError:
+            return None
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._path(name))
+
+    def clean(self) -> None:
+        """Remove what killed runs were writing."""
+        shutil.rmtree(self._drafts, ignore_errors=True)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, *name.split("/"))
+
+
+def _moved(draft: str, path: str) -> bool:
+    """Give a file its name; False if there is one of that name, which stays."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a filesystem without links
+        if os.path.lexists(path):
+            return False
+        os.rename(draft, path)
+    return True
+
+
+class RemoteSink:
+    """A folder, or a common start of keys, on an fsspec filesystem."""
+
+    is_streamed = False
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self._url = url
+        self._filesystem, path = open_filesystem(url, storage_options)
+        self._path = path.rstrip("/")
+        self._retry = RetryPolicy()
+
+    def put(self, name: str, parts: Iterable[bytes]) -> bool:
+        if self.tail(name, 0) is not None:
+            return False
+        content, key = b"".join(parts), self._key(name)
+        self._call(lambda: self._filesystem.pipe_file(key, content))
+        return True
+
+    def tail(self, name: str, n_bytes: int) -> tuple[int, bytes] | None:
+        key = self._key(name)
+
+        def read() -> tuple[int, bytes]:
+            self._filesystem.invalidate_cache()
+            size = int(self._filesystem.info(key)["size"])
+            start = max(0, size - n_bytes)
+            return size, self._filesystem.cat_file(key, start, size) if start < size else b""
+
+        try:
+            return self._call(read)
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                return None
+            raise
+
+    def remove(self, name: str) -> None:
+        key = self._key(name)
+        try:
+            self._call(lambda: self._filesystem.rm_file(key))
+        except SourceUnavailableError as error:
+            if not is_absent(error):
+                raise
+
+    def clean(self) -> None:
+        """Nothing: an object is put in one step."""
+
+    def _key(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def _call[R](self, action: Callable[[], R]) -> R:
+        return self._retry.call(action, self._url)
+
+
+def sink_at(
+    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> LocalSink | RemoteSink:
+    """The sink for an address."""
+    address = absolute_url(url)
+    return LocalSink(address) if is_local(address) else RemoteSink(address, storage_options)
+
+
+# What was written
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenObject:
+    """An object, and where the chunks in it are.
+
+    Attributes
+    ----------
+    coords
+        Its coords in the grid of objects.
+    name, n_bytes
+        Its name in the sink, and its size.
+    offset, length
+        int64 (n_chunks,), byte range of each chunk, in C order of the shard, those beyond the array
+        included; -1 and 0 of a chunk that is not stored, because all its elements are the fill
+        value.
+    crc32c
+        uint32 (n_chunks,), CRC-32C of their bytes; None for an object that is no shard.
+    """
+
+    coords: tuple[int, ...]
+    name: str
+    n_bytes: int
+    offset: Int64Array
+    length: Int64Array
+    crc32c: NDArray[np.uint32] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Rewritten:
+    """What a run has written.
+
+    Attributes
+    ----------
+    objects
+        All objects that are there now. An object whose chunks all hold the fill value is not.
+    n_written, n_adopted
+        How many of them this run wrote, and how many it found.
+    n_decoded
+        Stored chunks that it decoded, each as often as it did.
+    bytes_out
+        Bytes that it wrote.
+    seconds
+        What it took.
+    """
+
+    objects: tuple[WrittenObject, ...]
+    n_written: int
+    n_adopted: int
+    n_decoded: int
+    bytes_out: int
+    seconds: float
+
+
+def written_array(
+    view: ArrayView, objects: Iterable[WrittenObject], source_of: Callable[[WrittenObject], Source]
+) -> VirtualArray:
+    """What was written as an array of one block; its manifest has the chunks in C order.
+
+    Parameters
+    ----------
+    view
+        What was written, with shards.
+    source_of
+        The source of an object; it gets the checksums of its chunks.
+    """
+    assert view.shards is not None
+    grid_shape = view.chunk_grid.grid_shape
+    source = np.zeros(grid_shape, np.int32)
+    offset, length = (np.zeros(grid_shape, np.int64) for _ in range(2))
+    state = np.full(grid_shape, ChunkState.MISSING, np.uint8)
+    sources: list[Source] = []
+    for each in objects:
+        inside = _chunks_inside(view, each.coords)
+        box = tuple(
+            slice(k, k + n)
+            for k, n in zip(view.shards.first_chunk(each.coords), inside, strict=True)
+        )
+        held = tuple(slice(0, n) for n in inside)
+        counts = view.shards.chunks_per_shard(each.coords)
+        is_held = (each.offset >= 0).reshape(counts)[held]
+        source[box] = len(sources)
+        offset[box] = np.where(is_held, each.offset.reshape(counts)[held], 0)
+        length[box] = each.length.reshape(counts)[held]
+        state[box] = np.where(is_held, ChunkState.RANGE, ChunkState.MISSING)
+        sources.append(source_of(each))
+    manifest = ChunkManifest(
+        tuple(sources), source.ravel(), offset.ravel(), length.ravel(), state.ravel()
+    )
+    metadata = view.metadata
+    return VirtualArray.of_one_block(
+        metadata.grid.shape,
+        metadata.dtype,
+        encoding=Encoding(view.shards.chunk_shape, metadata.dtype, view.chunk_codecs),
+        manifest=manifest,
+        dims=view.array.dims,
+        fill_value=metadata.fill_value,
+    )
+
+
+def checksums_of(written: WrittenObject) -> ChunkChecksums | None:
+    """The checksums of the chunks of a shard, as a `Source` takes them."""
+    if written.crc32c is None:
+        return None
+    held = np.flatnonzero(written.offset >= 0)
+    return ChunkChecksums.of(written.offset[held], written.length[held], written.crc32c[held])
+
+
+def _chunks_inside(view: ArrayView, coords: tuple[int, ...]) -> tuple[int, ...]:
+    """Number of chunks of a shard along each axis that begin inside the array."""
+    assert view.shards is not None
+    return tuple(
+        min(n, n_chunks - low)
+        for low, n, n_chunks in zip(
+            view.shards.first_chunk(coords),
+            view.shards.chunks_per_shard(coords),
+            view.chunk_grid.grid_shape,
+            strict=True,
+        )
+    )
+
+
+# Writing
+
+
+def rewrite(
+    plan: RewritePlan,
+    reader: Reader,
+    sink: Sink,
+    *,
+    prefix: str = "",
+    path: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Rewritten:
+    """Write what a plan says; the same call goes on where an earlier one was killed.
+
+    Parameters
+    ----------
+    reader
+        Reads the array: without a cache, and with the numbers of threads of the plan.
+    sink
+        Where objects go. Objects that are there must be of the same array and plan.
+    prefix
+        What the names of objects begin with: ``tas/``.
+    path
+        Path of the array, for messages.
+    progress
+        Called with the number of units that are done, and of all.
+
+    Raises
+    ------
+    ReadError
+        If a chunk cannot be read.
+    InvalidRequestError, SourceUnavailableError
+        If an object cannot be written.
+    """
+    begun = time.perf_counter()
+    writer = _Writer(plan, reader, sink, prefix, path)
+    with DaemonThreads(1) as ahead, DaemonThreads(plan.n_threads) as writers:
+        reads = map_ahead(ahead, writer.read, enumerate(plan.units()), 2)
+        for done, (unit, values) in enumerate(reads, 1):
+            put = partial(writer.put, unit, values)
+            for _ in map_ahead(writers, put, list(unit.objects()), 2 * plan.n_threads):
+                pass
+            del put, values  # the memory is for the unit that is read next
+            if progress is not None:
+                progress(done, plan.n_units)
+    return writer.written(time.perf_counter() - begun)
+
+
+class _Writer:
+    """A rewrite under way."""
+
+    def __init__(
+        self, plan: RewritePlan, reader: Reader, sink: Sink, prefix: str, path: str | None
+    ) -> None:
+        self.view = plan.view
+        self.reader, self.sink, self.prefix, self.path = reader, sink, prefix, path
+        self.found: dict[tuple[int, ...], WrittenObject] = {}
+        self.made: dict[tuple[int, ...], WrittenObject] = {}
+        self.n_decoded = 0
+        self._serial, *self._codecs = self.view.chunk_codecs
+        metadata = self.view.metadata
+        # Chunks of texts of any length are always stored.
+        fill = np.full(1, metadata.fill_value, metadata.dtype)
+        self._fill = b"" if metadata.dtype.kind == "T" else encode_chunk(fill, (self._serial,))
+        is_plain = self.view.array.dtype.kind in "biufcmM"
+        n_buffers = min(2, plan.n_units) if is_plain else 0
+        self._buffers = [np.empty(plan.unit_bytes, np.uint8) for _ in range(n_buffers)]
+
+    def read(self, numbered: tuple[int, Unit]) -> tuple[Unit, NDArray[Any] | None]:
+        """Read a unit into one of two buffers by turns; None if all its objects are there."""
+        number, unit = numbered
+        missing = False
+        for coords in unit.objects():
+            held = self._held(coords)
+            if held is None:
+                missing = True
+            else:
+                self.found[coords] = held
+        if not missing:
+            return unit, None
+        array, out = self.view.array, None
+        if self._buffers:
+            n_bytes = math.prod(unit.shape) * array.dtype.itemsize
+            out = self._buffers[number % 2][:n_bytes].view(array.dtype).reshape(unit.shape)
+        self.n_decoded += sum(cross.n_pieces for cross in plan_read(array, unit.region).crosses)
+        return unit, self.reader.read(array, unit.region, name=self.path, out=out)
+
+    def put(self, unit: Unit, values: NDArray[Any] | None, coords: tuple[int, ...]) -> None:
+        """Write an object of a unit that was read, if it is not there."""
+        if values is None or coords in self.found:
+            return
+        grid = self.view.metadata.grid
+        inside = tuple(
+            slice(start - part.start, start - part.start + n)
+            for start, n, part in zip(
+                grid.start(coords), grid.data_shape(coords), unit.region, strict=True
+            )
+        )
+        name = self._name(coords)
+        entries = _Entries(self._n_chunks(coords))
+        parts = self._parts(coords, values[inside], entries)
+        first = next(parts, None)
+        if first is None:
+            return
+        if self.sink.put(name, chain((first,), parts)):
+            self.made[coords] = entries.written(coords, name, self.view.shards is not None)
+            return
+        held = self._held(coords)  # another process was first
+        if held is not None:
+            self.found[coords] = held
+
+    def written(self, seconds: float) -> Rewritten:
+        """What there is at the end."""
+        objects = self.found | self.made
+        return Rewritten(
+            tuple(objects[coords] for coords in sorted(objects)),
+            len(self.made),
+            len(self.found),
+            self.n_decoded,
+            sum(each.n_bytes for each in self.made.values()),
+            seconds,
+        )
+
+    def _name(self, coords: tuple[int, ...]) -> str:
+        return self.prefix + self.view.metadata.chunk_key(coords)
+
+    def _n_chunks(self, coords: tuple[int, ...]) -> int:
+        shards = self.view.shards
+        return 1 if shards is None else math.prod(shards.chunks_per_shard(coords))
+
+    def _held(self, coords: tuple[int, ...]) -> WrittenObject | None:
+        """An object that is there; one that is damaged is removed."""
+        n_chunks, name = self._n_chunks(coords), self._name(coords)
+        if self.view.shards is None:
+            found = self.sink.tail(name, 0)
+            if found is None:
+                return None
+            return WrittenObject(
+                coords, name, found[0], np.zeros(1, np.int64), np.array([found[0]]), None
+            )
+        found = self.sink.tail(name, _tail_bytes(n_chunks))
+        if found is None:
+            return None
+        size, tail = found
+        entries = _entries_of(tail, size, n_chunks)
+        if entries is None:
+            self.sink.remove(name)
+            return None
+        return WrittenObject(coords, name, size, *entries)
+
+    def _parts(
+        self, coords: tuple[int, ...], values: NDArray[Any], entries: _Entries
+    ) -> Iterator[bytes]:
+        """The bytes of an object, chunk by chunk; nothing if all elements are the fill value."""
+        shards = self.view.shards
+        if shards is None:
+            payload = self._encoded(values, self.view.metadata.grid.chunk_shape(coords))
+            if payload is not None:
+                entries.add(0, payload)
+                yield payload
+            return
+        lengths = shards.chunk_shape
+        counts = shards.chunks_per_shard(coords)
+        for place in np.ndindex(*_chunks_inside(self.view, coords)):
+            region = tuple(slice(k * n, (k + 1) * n) for k, n in zip(place, lengths, strict=True))
+            payload = self._encoded(values[region], lengths)
+            if payload is not None:
+                entries.add(int(np.ravel_multi_index(place, counts)), payload)
+                yield payload
+        if entries.order:
+            yield entries.tail()
+
+    def _encoded(self, values: NDArray[Any], shape: tuple[int, ...]) -> bytes | None:
+        """A chunk as it is stored; None if all its bytes are those of the fill value."""
+        # In one piece first: numpy writes out others element by element.
+        whole = np.ascontiguousarray(as_shown(values, shape, self.view))
+        plain = encode_chunk(whole, (self._serial,))
+        del whole
+        begins_alike = bool(self._fill) and plain.startswith(self._fill)
+        if begins_alike and plain == self._fill * (len(plain) // len(self._fill)):
+            return None
+        return encode_bytes_codecs(plain, self._codecs)
+
+
+class _Entries:
+    """Where the chunks of an object are, as they are added to it."""
+
+    def __init__(self, n_chunks: int) -> None:
+        self.n_chunks = n_chunks
+        self.order: list[int] = []
+        self._n_bytes: list[int] = []
+        self._crc32c: list[int] = []
+
+    def add(self, number: int, payload: bytes) -> None:
+        """A payload behind those of before."""
+        self.order.append(number)
+        self._n_bytes.append(len(payload))
+        self._crc32c.append(crc32c_of(payload))
+
+    @property
+    def crc32c(self) -> NDArray[np.uint32]:
+        """CRC-32C of each chunk, 0 for those that are not stored."""
+        crc32c = np.zeros(self.n_chunks, np.uint32)
+        crc32c[self.order] = self._crc32c
+        return crc32c
+
+    @property
+    def packed(self) -> PackedShard:
+        """The payloads back to back."""
+        order, n_bytes = np.array(self.order, np.int64), np.array(self._n_bytes, np.int64)
+        return PackedShard.pack(order, n_bytes, self.n_chunks, IndexLocation.END)
+
+    def tail(self) -> bytes:
+        """What is behind the payloads of a shard: the CRC-32C, and the index."""
+        index = encode_chunk(self.packed.index(), INDEX_CODECS)
+        return self.crc32c.astype("<u4").tobytes() + index
+
+    def written(self, coords: tuple[int, ...], name: str, is_shard: bool) -> WrittenObject:
+        """The object, once it is written."""
+        packed = self.packed
+        offset, length = np.full(self.n_chunks, -1, np.int64), np.zeros(self.n_chunks, np.int64)
+        offset[packed.order] = packed.start
+        length[packed.order] = self._n_bytes
+        n_bytes = packed.payload_bytes + (_tail_bytes(self.n_chunks) if is_shard else 0)
+        return WrittenObject(
+            coords, name, n_bytes, offset, length, self.crc32c if is_shard else None
+        )
+
+
+_CRC_BYTES = 4
+
+
+def _tail_bytes(n_chunks: int) -> int:
+    """Bytes of a shard behind its payloads."""
+    return (_CRC_BYTES + 16) * n_chunks + CHECKSUM_BYTES
+
+
+def _entries_of(
+    tail: bytes, size: int, n_chunks: int
+) -> tuple[Int64Array, Int64Array, NDArray[np.uint32]] | None:
+    """Offset, length and CRC-32C of the chunks of a shard, from its end; None if it is damaged."""
+    if len(tail) != _tail_bytes(n_chunks):
+        return None
+    crc32c = np.frombuffer(tail, "<u4", n_chunks).astype(np.uint32)
+    index, checksum = tail[_CRC_BYTES * n_chunks : -CHECKSUM_BYTES], tail[-CHECKSUM_BYTES:]
+    if crc32c_of(index) != int.from_bytes(checksum, "little"):
+        return None
+    entries = np.frombuffer(index, "<i8").reshape(n_chunks, 2)
+    offset, length = entries[:, 0].copy(), entries[:, 1].copy()
+    length[offset < 0] = 0
+    if int(length.sum()) + len(tail) != size or (offset + length > size).any():
+        return None
+    return offset, length, crc32c
