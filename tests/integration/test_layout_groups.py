@@ -12,7 +12,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import gridref
-from gridref.errors import CombineError, InvalidRequestError
+from gridref.errors import CombineError, InvalidRequestError, UnclearLayoutError
 from gridref.faces.cli import app
 from tests.by_name import by_name
 
@@ -178,3 +178,26 @@ def test_kinds_of_a_folder_are_counted_before_they_are_taken(tmp_path: Path) -> 
     for number, files in enumerate(kinds.values(), 1):
         with xr.open_mfdataset(files, decode_times=False) as expected:
             xr.testing.assert_equal(found[f"kind{number}"], expected.load())
+
+
+def test_yes_reaches_the_layouts_within_each_kind(tmp_path: Path) -> None:
+    ocean = [tmp_path / f"ocean_{number}.nc" for number in range(2)]
+    for number, path in enumerate(ocean):
+        file(path, "tos", np.arange(2.0) + 2 * number)
+    words = ["first", "second_try", "third"]
+    for number, word in enumerate(words):
+        ds = xr.Dataset({"m": (("y", "x"), np.full((3, 4), number))}, {"x": np.arange(4)})
+        ds.to_netcdf(tmp_path / f"run_{word}.nc")  # what only their names tell is a guess
+    catalog = tmp_path / "cube.gridref"
+    with pytest.raises(UnclearLayoutError, match=r"2 kinds: m \(3\), tos \(2\)") as caught:
+        gridref.build(tmp_path / "*.nc", catalog)
+    gridref.build(tmp_path / "*.nc", catalog, layout="first")
+    found = groups(catalog)
+    with xr.open_mfdataset(ocean, decode_times=False) as expected:
+        xr.testing.assert_equal(found["tos"], expected.load())
+    np.testing.assert_array_equal(found["m"]["part1"], words)
+    np.testing.assert_array_equal(found["m"]["m"][:, 0, 0], range(3))
+    (asked,) = caught.value.choices
+    gridref.build(tmp_path / "*.nc", tmp_path / "asked.gridref", **asked)
+    digests = [gridref.open_catalog(each).info.digest for each in tmp_path.glob("*.gridref")]
+    assert len(set(digests)) == 1

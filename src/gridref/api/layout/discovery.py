@@ -17,7 +17,7 @@ from typing import Any, Literal
 from gridref.api.layout.detectors import LAST, Candidate, detect
 from gridref.api.layout.facts import Facts
 from gridref.api.layout.file_sets import one_of_each_set
-from gridref.api.layout.layouts import Combining, Mosaic, Ragged, Stack
+from gridref.api.layout.layouts import Combining, Groups, Mosaic, Ragged, Stack
 from gridref.api.layout.sources import REPLACED
 from gridref.combine import Combination, CombineOptions, DriftReport
 from gridref.combine.options import Read
@@ -162,9 +162,21 @@ def _tried_last(search: _Search, *, may_guess: bool) -> list[Tried]:
     for candidate in (own for detector in LAST for own in detector(search.facts)):
         if candidate.is_guess and not may_guess:
             continue
-        with suppress(InvalidRequestError):
-            tried.append(_tried(candidate, search))
+        for each in _ways_within(candidate) if may_guess else [candidate]:
+            with suppress(InvalidRequestError):
+                tried.append(_tried(each, search))
+                break
     return tried
+
+
+def _ways_within(candidate: Candidate) -> list[Candidate]:
+    """A candidate; if it makes groups, also with the first layout of several within each."""
+    way = candidate.way
+    if not isinstance(way, Groups) or way.each is not None:
+        return [candidate]
+    first = Groups(**{**given_options(way), "each": "first"})
+    options = {**candidate.options, "layout": first}
+    return [candidate, replace(candidate, options=options, is_guess=True)]
 
 
 def _resolved(candidate: Candidate, done: Combination, search: _Search) -> Tried:
