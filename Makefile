@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 	    "$$python" -m venv --clear $(VENV); \
 	fi
 	@echo "Installing gridref into $(VENV) (the first time takes a few minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input \
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --no-compile \
 	    -c constraints.txt -e ".[all,dev]"
 	@touch $@
 
