@@ -49,7 +49,7 @@ def picture(page: Page, path: Path) -> None:
     """The head of the page with the viewer, a point chosen and its series plotted."""
     page.locator("#viewer[data-ready='1']").wait_for()
     page.locator("#viewer-canvas").click(position={"x": 420, "y": 120})
-    page.locator("#viewer-series svg").wait_for()
+    page.locator("#viewer-series .plot canvas").wait_for()
     page.get_by_text(", bytes ").wait_for()
     page.screenshot(path=path, clip={"x": 0, "y": 0, **SIZE, "height": 1075}, full_page=True)
 

@@ -42,6 +42,10 @@ for (const name of [...packages].sort()) {
   const text = await readFile(`${folder}/LICENSE`, "utf8").catch(() => `${license}, ${author ?? ""}`);
   notices.push(`${name} ${version}\n\n${text}`);
 }
+// Colours of cmocean are kept as data beside the code, with their licence.
+const { name, version, licence } = JSON.parse(await readFile("viewer/colours/cmocean.json", "utf8"));
+notices.push(`${name} ${version}\n\n${licence}`);
+components.push({ type: "data", name, version, licenses: [{ license: { id: "MIT" } }] });
 await writeFile(`${OUT}licences.txt`, notices.join("\n\n----\n\n"));
 await writeFile(
   `${OUT}viewer.cdx.json`,

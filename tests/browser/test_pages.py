@@ -225,7 +225,7 @@ def test_nothing_that_a_catalog_says_runs(visit: Visit) -> None:
         page.locator("#viewer-canvas").focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Enter")
-        page.locator("#viewer-series svg").wait_for()
+        page.locator("#viewer-series .plot canvas").wait_for()
         visit.wait("document.getElementById('viewer-told').textContent.endsWith('; inline')")
         assert page.locator("img").count() == 0
         assert page.evaluate("window.ran") is None

@@ -23,8 +23,6 @@ from tests.uvicorn_server import running
 
 READY = "document.getElementById('viewer')?.dataset.ready"
 TOLD = "document.getElementById('viewer-told').textContent"
-# Viridis at five places, and straight lines between them.
-STOPS = np.array([[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]])
 CELLS = """
     ([rows, columns, width, height]) => {
         const canvas = document.getElementById("viewer-canvas");
@@ -53,15 +51,23 @@ def cells(visit: Visit, shape: tuple[int, int], aspect: float | None) -> Any:
     return np.array(found, np.uint8).reshape(*shape, 4)
 
 
-def rendered(values: Any, low: float, high: float) -> Any:
-    """What the colours should be."""
-    step = np.clip(np.floor((values - low) / (high - low) * 256), 0, 255)
-    place = np.nan_to_num(step) / 255 * (len(STOPS) - 1)
-    below = np.minimum(np.floor(place).astype(int), len(STOPS) - 2)
-    part = (place - below)[..., np.newaxis]
-    colours = np.floor(STOPS[below] + (STOPS[below + 1] - STOPS[below]) * part + 0.5)
-    opaque = np.where(np.isnan(values), 0, 255)[..., np.newaxis]
-    return np.concatenate([np.where(opaque > 0, colours, 0), opaque], -1).astype(np.uint8)
+def colours_of(name: str) -> Any:
+    """256 colours, by matplotlib."""
+    from matplotlib import colormaps
+
+    return np.floor(255 * colormaps[name](np.arange(256)) + 0.5).astype(np.uint8)
+
+
+def rendered(values: Any, name: str = "viridis") -> Any:
+    """What the colours should be, from 2 to 98 % of the finite values."""
+    finite = values[np.isfinite(values)]
+    low, high = np.percentile(finite, [2, 98])
+    if low == high:
+        low, high = finite.min(), finite.max()
+    with np.errstate(invalid="ignore"):
+        step = np.clip(np.floor((values - low) / (high - low) * 256), 0, 255)
+    shown = colours_of(name)[np.nan_to_num(step).astype(int)]
+    return np.where(np.isnan(values)[..., np.newaxis], 0, shown).astype(np.uint8)
 
 
 def opened(visit: Visit, url: str, state: str = "") -> Any:
@@ -75,13 +81,13 @@ def opened(visit: Visit, url: str, state: str = "") -> Any:
 def test_the_picture_is_what_numpy_draws(
     visit: Visit, served: str, sample_data: Path, name: str
 ) -> None:
-    opened(visit, f"{served}/cube/array/{name}", "coasts=0&at0=33")
+    opened(visit, f"{served}/cube/array/{name}", "colours=viridis&coasts=0&at0=33")
     with h5py.File(sample_data / "daily_2023-02.nc") as file:
         stored = file[name]
         values = stored[2].astype("f8")
         values[stored[2] == stored.attrs["_FillValue"]] = np.nan
         values = values * stored.attrs.get("scale_factor", 1) + stored.attrs.get("add_offset", 0)
-    expected = rendered(values, np.nanmin(values), np.nanmax(values))[::-1]  # the north is up
+    expected = rendered(values)[::-1]  # the north is up
     assert len(np.unique(expected.reshape(-1, 4), axis=0)) > 50
     np.testing.assert_array_equal(cells(visit, values.shape, 1), expected)
 
@@ -99,8 +105,9 @@ def test_the_list_of_catalogs_has_a_preview(visit: Visit, served: str, sample_da
     """)
     with h5py.File(sample_data / "daily_2023-01.nc") as file:
         values = file["tas"][0].astype("f8")
-    expected = rendered(values, values.min(), values.max())[::-1]
-    np.testing.assert_array_equal(np.array(shown).reshape(expected.shape), expected)
+    assert np.array(shown).reshape(20, 40, 4)[..., 3].min() == 255
+    grey = np.array(shown).reshape(20, 40, 4)[::-1, :, :3].sum(-1)  # thermal: warm is light
+    assert np.corrcoef(grey.ravel(), values.ravel())[0, 1] > 0.9
 
 
 @pytest.mark.long
@@ -117,7 +124,7 @@ def test_values_and_their_bytes_by_keyboard(visit: Visit, served: str, sample_da
         assert float(value) == pytest.approx(file["tas"][0, 13, 17], rel=1e-6)
         where = f"lat {file['lat'][13]:g}° N, lon {file['lon'][17]:g}° E"
         stored = file["tas"].id.get_chunk_info_by_coord((0, 12, 16))
-    assert place == f"time 2023-02-01 12:00:00, {where}"
+    assert place == f"time 2023-02-01 12:00, {where}"
     assert name == "daily_2023-02.nc"
     assert (int(start), int(stop)) == (stored.byte_offset, stored.byte_offset + stored.size)
 
@@ -139,7 +146,7 @@ def test_a_series_through_a_point(visit: Visit, served: str, sample_data: Path) 
     values = [float(text.removesuffix(" K")) for text in shown]
     np.testing.assert_allclose(values, expected[:200], rtol=1e-6)
     first = page.locator("#viewer-series th").first.text_content()
-    assert first == "2023-01-01 12:00:00"
+    assert first == "2023-01-01 12:00"
 
 
 @pytest.mark.long
@@ -165,7 +172,7 @@ def test_an_address_leads_to_the_same_picture(visit: Visit, served: str) -> None
     page = opened(visit, f"{served}/cube/array/tas")
     page.locator("select[name=up]").select_option("time")
     visit.wait(f"{READY} == '2'")
-    page.locator("select[name=colours]").select_option("grey")
+    page.locator("select[name=colours]").select_option("gray")
     page.locator("input[name=low]").fill("250")
     page.locator("input[name=low]").press("Enter")
     page.locator("input[name=lat]").focus()
@@ -173,14 +180,14 @@ def test_an_address_leads_to_the_same_picture(visit: Visit, served: str) -> None
     visit.wait(f"{READY} == '3'")
     state = dict(part.split("=") for part in page.url.partition("#")[2].split("&"))
     assert state.items() >= {"rows": "time", "columns": "lon", "at1": "1", "low": "250"}.items()
-    before = page.locator("#viewer-canvas").screenshot()
+    shown = "document.getElementById('viewer-canvas').toDataURL()"
+    before = page.evaluate(shown)
     url = page.url
     page.goto("about:blank")
     page.goto(url)
     visit.wait(READY)
-    page.locator("#content").focus()
     assert page.locator("select[name=up]").input_value() == "0"
-    assert page.locator("#viewer-canvas").screenshot() == before
+    assert page.evaluate(shown) == before
 
 
 @pytest.mark.long
@@ -206,7 +213,7 @@ def test_a_closer_look(visit: Visit) -> None:
         canvas.focus()
         page.keyboard.press("+")  # the middle half of both sides
         page.wait_for_timeout(50)
-        expected = rendered(values, 0, 15)
+        expected = rendered(values)
         np.testing.assert_array_equal(cells(visit, (2, 2), None), expected[1:3, 1:3])
         box = canvas.bounding_box()
         canvas.hover(position={"x": box["width"] / 4, "y": 3 * box["height"] / 4})
@@ -255,7 +262,7 @@ def test_what_is_not_valid_is_no_value(visit: Visit) -> None:
         shown = cells(visit, (2, 3), None)
         visit.page.goto("about:blank")
     expected = np.where((values >= 0) & (values <= 10) & (values != 2), values, np.nan)
-    np.testing.assert_array_equal(shown, rendered(expected, 0.5, 1.0))
+    np.testing.assert_array_equal(shown, rendered(expected))
 
 
 @pytest.mark.long
@@ -274,7 +281,7 @@ def test_arrays_of_one_dimension_are_plots(visit: Visit, values: Any, told: str)
     with running(create_app({"m": group}, access_log=False)) as url:
         page = opened(visit, f"{url}/m/array/a")
         assert told in page.locator("#viewer figcaption").text_content()
-        assert page.locator("#viewer svg[role=img]").count() == 1
+        assert page.locator("#viewer .plot[role=img] canvas").count() == 1
         page.goto("about:blank")
 
 
@@ -357,7 +364,7 @@ def test_overviews_are_shown_first(visit: Visit) -> None:
     group = VirtualGroup({"b": VirtualArray.from_numpy(image, ("y", "x"))}, below)
     with running(create_app({"image": group}, access_log=False)) as url:
         opened(visit, f"{url}/image/array/b")
-        expected = rendered(small.astype("f8"), small.min(), small.max())
+        expected = rendered(small.astype("f8"), "gray")
         np.testing.assert_array_equal(cells(visit, (50, 42), None), expected)
         visit.page.goto("about:blank")
 
@@ -389,7 +396,7 @@ def test_names_with_anything_in_them(visit: Visit) -> None:
         assert len(links) == len(names)
         for n, link in enumerate(links):
             opened(visit, link)
-            expected = rendered(values.astype("f8"), 5, 8)
+            expected = rendered(values.astype("f8"), "gray")
             np.testing.assert_array_equal(cells(visit, (2, 2), None), expected)
             page.locator("#viewer-canvas").focus()
             page.keyboard.press("ArrowRight")
@@ -406,7 +413,7 @@ def test_single_values_and_other_planes(visit: Visit) -> None:
         assert page.evaluate(TOLD) == "4.5 m"
         opened(visit, f"{url}/m/array/t", "rows=c&columns=a&at1=2")
         values = np.arange(24.0).reshape(2, 3, 4)[:, 2].T
-        expected = rendered(values, values.min(), values.max())
+        expected = rendered(values, "gray")
         np.testing.assert_array_equal(cells(visit, (4, 2), None), expected)
         page.goto("about:blank")
 
@@ -427,7 +434,7 @@ def test_labels_that_cannot_be_read_are_numbers(
     Path(file).unlink()
     with running(create_app({"m": group}, access_log=False)) as url:
         page = opened(visit, f"{url}/m/array/a")
-        np.testing.assert_array_equal(cells(visit, values.shape, None), rendered(values, 0, 123))
+        np.testing.assert_array_equal(cells(visit, values.shape, None), rendered(values))
         page.locator("#viewer-canvas").focus()
         for _ in range(2):
             page.keyboard.press("ArrowRight")
@@ -451,7 +458,7 @@ def test_colours_are_those_of_finite_values(visit: Visit) -> None:
         page.locator("input[name=t]").focus()
         page.keyboard.press("ArrowRight")
         visit.wait(f"{READY} == '2'")
-        np.testing.assert_array_equal(cells(visit, (3, 3), None), rendered(values[1], 1, 6))
+        np.testing.assert_array_equal(cells(visit, (3, 3), None), rendered(values[1]))
         page.goto("about:blank")
 
 

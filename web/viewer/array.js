@@ -1,7 +1,8 @@
 // An array of a portable view, or of a published site: planes, series and coordinates out of its chunks.
 import "./codecs/index.js";
 import * as zarr from "zarrita";
-import { Coordinate, Meaning } from "./meaning.js";
+import { Coordinate } from "./coordinate.js";
+import { Meaning } from "./meaning.js";
 
 function opened(store, path) {
   return store.array?.(path) ?? zarr.open.v3(zarr.root(store.under(path)), { kind: "array" });
@@ -23,6 +24,8 @@ export class ShownArray {
     this.meaning = new Meaning(array.attrs, array.dtype);
     this.isText = array.dtype === "string";
     this.isByte = array.dtype === "uint8";
+    this.isCount = /^uint|^int/.test(array.dtype);
+    this.attributes = array.attrs;
   }
 
   // Size of the chunks that a picture of these axes needs, of at most so many elements a side.
@@ -80,7 +83,7 @@ export async function coordinateOf(store, path, most) {
   const array = await opened(store, path);
   if (array.shape.length !== 1 || array.shape[0] > most || array.dtype === "string") return null;
   const meaning = new Meaning(array.attrs, array.dtype);
-  const coordinate = new Coordinate(array.attrs);
+  const coordinate = new Coordinate(array.attrs, meaning.isPacked ? "float64" : array.dtype, path.split("/").at(-1));
   coordinate.reading = Promise.resolve(read(array, [zarr.slice(0, array.shape[0])])).then(({ data }) => {
     coordinate.take(Float64Array.from(data, (stored) => meaning.of(stored)));
   });

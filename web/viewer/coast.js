@@ -1,5 +1,6 @@
 // Coastlines of Natural Earth (1:110m, public domain), as lines of longitude and latitude.
 import land from "world-atlas/land-110m.json";
+import { placeOf } from "./places.js";
 
 const { scale, translate } = land.transform;
 
@@ -12,33 +13,29 @@ export const LINES = land.arcs.map((arc) => {
   });
 });
 
-// The place of a value among ascending or descending ones, by linear interpolation.
-function placeAmong(values, wanted) {
-  const ascends = values[0] < values.at(-1);
-  let [low, high] = [0, values.length - 1];
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (values[middle] <= wanted === ascends) low = middle;
-    else high = middle;
-  }
-  return low + (wanted - values[low]) / (values[high] - values[low]);
-}
-
-// Draws coasts on a picture whose pixels are the elements of two coordinates.
-export function drawCoasts(context, longitudes, latitudes) {
+// Draws coasts on a picture whose elements are one wide; `pixel` is how wide one of the canvas is there.
+export function drawCoasts(context, longitudes, latitudes, pixel) {
   if (longitudes.length < 2 || latitudes.length < 2) return;
   context.beginPath();
   for (const shift of [-360, 0, 360]) {
     for (const line of LINES) {
       let previous = null;
       for (const [longitude, latitude] of line) {
-        const x = placeAmong(longitudes, longitude + shift) + 0.5;
-        const y = placeAmong(latitudes, latitude) + 0.5;
+        const x = placeOf(longitudes, longitude + shift);
+        const y = placeOf(latitudes, latitude);
         if (previous !== null && Math.abs(x - previous) < longitudes.length / 2) context.lineTo(x, y);
         else context.moveTo(x, y);
         previous = x;
       }
     }
   }
-  context.stroke();
+  outlined(context, pixel);
+}
+
+// A dark line in a light one, which is seen on any colours.
+export function outlined(context, pixel) {
+  for (const [strokeStyle, width] of [["#ffffff99", 2.4], ["#111111", 1]]) {
+    Object.assign(context, { strokeStyle, lineWidth: width * pixel, lineJoin: "round" });
+    context.stroke();
+  }
 }

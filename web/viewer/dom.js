@@ -17,11 +17,3 @@ export function drawn(name, attributes, ...children) {
   made.append(...children);
   return made;
 }
-
-export function choice(words, options, value, onchange) {
-  const name = words.toLowerCase().replaceAll(" ", "-");
-  const list = options.map(([key, shown]) =>
-    element("option", { value: key, selected: String(key) === String(value) }, shown),
-  );
-  return element("label", {}, `${words} `, element("select", { name, onchange }, ...list));
-}

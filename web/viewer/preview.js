@@ -1,6 +1,10 @@
 // Small pictures in the list of catalogs: the first plane of an array, by its coarsest level.
-import { categorised, rangeOf, scaled } from "./colours.js";
 import { coordinateOf, ShownArray } from "./array.js";
+import { suited } from "./colours/choosing.js";
+import { limitsOf, sorted } from "./colours/limits.js";
+import { normOf } from "./colours/norms.js";
+import { categorised, scaled } from "./colours/paint.js";
+import { coloursOf } from "./colours/scales.js";
 import { Store } from "./store.js";
 
 const MOST_BYTES = 8e6;
@@ -20,9 +24,8 @@ export async function preview(canvas) {
   const up = labels ? await coordinateOf(store, labels, MOST_ALONG) : null;
   await up?.reading;
   const { values, height, width } = await array.plane(...axes, shape.map(() => 0), {});
-  const { flags } = array.meaning;
-  const pixels = flags ? categorised(values, flags) : scaled(values, "steady", ...(rangeOf(values) ?? [0, 1]));
-  const isTurned = Boolean(up?.isVertical && up.ascends);
+  const pixels = painted(values, array, path);
+  const isTurned = Boolean(up?.up && (up.up > 0) === up.ascends);
   const rows = Array.from({ length: height }, (_, row) => (isTurned ? height - 1 - row : row));
   const image = new ImageData(width, height);
   const shown = new Uint32Array(image.data.buffer);
@@ -30,4 +33,13 @@ export async function preview(canvas) {
   Object.assign(canvas, { width, height });
   canvas.getContext("2d").putImageData(image, 0, 0);
   canvas.dataset.ready = "drawn";
+}
+
+function painted(values, { meaning, attributes, isCount }, path) {
+  if (meaning.flags) return categorised(values, meaning.flags);
+  const inOrder = sorted(values);
+  const range = inOrder.length ? [inOrder[0], inOrder.at(-1)] : null;
+  const fit = suited({ attributes, name: path.split("/").at(-1), isCount, range });
+  const [low, high] = limitsOf(values, fit, meaning.units) ?? [0, 1];
+  return scaled(values, coloursOf(fit.scale), normOf(low > 0 ? fit.norm : "linear", low, high));
 }

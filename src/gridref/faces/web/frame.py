@@ -18,7 +18,8 @@ from gridref.faces.picture import shortened
 # Scripts and styles, as files of the package
 
 VIEWER = "viewer.js"
-"""Made by ``make assets``, and part of every wheel."""
+VIEWER_STYLE = "viewer.css"
+"""Both are made by ``make assets``, and part of every wheel."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -206,6 +207,7 @@ def page(
     scripts
         Names of assets.
     """
+    styles = [VIEWER_STYLE] if VIEWER in scripts and asset(VIEWER_STYLE) else []
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -214,6 +216,7 @@ def page(
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title if title == "gridref" else f"{title} · gridref"),
         tag("link", rel="stylesheet", href=links.asset("pages.css")),
+        [tag("link", rel="stylesheet", href=links.asset(name)) for name in styles],
         tag("link", rel="icon", type="image/svg+xml", href=links.asset("icon.svg")),
         [tag("script", src=links.asset(name), type="module") for name in scripts],
     )

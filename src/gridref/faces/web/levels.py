@@ -8,6 +8,7 @@ from itertools import count, takewhile
 from typing import Any
 
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.reference_systems import text_of
 
 MOST_LEVELS = 32
 
@@ -107,13 +108,33 @@ def _is_array(group: VirtualGroup, path: str) -> bool:
 
 
 def _coordinate(group: VirtualGroup, path: str, dim: str) -> str | None:
-    """Path of the array that labels a dimension, in the array's group or one above (CF, 2.7)."""
+    """Path of the array that labels a dimension, in the array's group or one above (CF, 2.7).
+
+    It has the dimension's name. Where there is none, it is one that ``coordinates`` names (CF, 5),
+    or the only one of times: models call the time of ``time_counter`` ``time_centered``.
+    """
     above = path.split("/")[:-1]
-    candidates = ("/".join([*above[:depth], dim]) for depth in range(len(above), -1, -1))
-    return next((each for each in candidates if each in group and _labels(group[each], dim)), None)
+    folders = ["/".join(above[:depth]) for depth in range(len(above), -1, -1)]
+    named = [dim, *text_of(group[path].attrs, "coordinates").split()]
+    candidates = (f"{folder}/{name}".lstrip("/") for name in named for folder in folders)
+    found = next((each for each in candidates if each in group and _labels(group[each], dim)), None)
+    return found or next(filter(None, (_times(group, folder, dim) for folder in folders)), None)
 
 
 def _labels(array: VirtualArray | VirtualGroup, dim: str) -> bool:
     if not isinstance(array, VirtualArray):
         return False
     return array.dims == (dim,) and array.dtype.kind in "iuf"
+
+
+def _times(group: VirtualGroup, folder: str, dim: str) -> str | None:
+    """Path of the only array of times along a dimension in a group."""
+    holder = group[folder] if folder else group
+    if not isinstance(holder, VirtualGroup):
+        return None
+    found = [
+        f"{folder}/{name}".lstrip("/")
+        for name, array in holder.arrays.items()
+        if _labels(array, dim) and " since " in text_of(array.attrs, "units")
+    ]
+    return found[0] if len(found) == 1 else None

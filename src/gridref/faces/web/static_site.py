@@ -18,7 +18,7 @@ from gridref.faces.web.catalog_page import catalog_page
 from gridref.faces.web.chunk_files import ChunkFiles, chunk_files
 from gridref.faces.web.chunk_map import MapFiles, map_files
 from gridref.faces.web.extent import Extent
-from gridref.faces.web.frame import VIEWER, Content, Links, asset, section, tag
+from gridref.faces.web.frame import VIEWER, VIEWER_STYLE, Content, Links, asset, section, tag
 from gridref.faces.web.snippets import Snippet
 from gridref.model.array import VirtualArray
 from gridref.model.source_policy import common_folders
@@ -108,7 +108,7 @@ class StaticSite:
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Path and content of each file, one after the other."""
         group = with_shown_names(self.catalog, IN_ADDRESSES)
-        for name in (*SCRIPTS, VIEWER):
+        for name in (*SCRIPTS, VIEWER, VIEWER_STYLE):
             found = asset(name)
             if found is not None:
                 yield f"assets/{name}", found.content

@@ -1,0 +1,176 @@
+"""What the viewer computes, run by Node: equal to what numpy, cftime and matplotlib compute."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import cftime
+import numpy as np
+import pytest
+
+from tests.programs import WEB, npm_package, program
+
+
+def computed(tmp_path: Path, imports: str, expression: str, given: Any) -> Any:
+    """What an expression of the viewer's modules makes of each value that is given."""
+    node = program("node")
+    esbuild = npm_package("esbuild") / "bin" / "esbuild"
+    script = tmp_path / "script.js"
+    script.write_text(
+        f'import {{ readFileSync }} from "node:fs";\n{imports}\n'
+        f'const given = JSON.parse(readFileSync(0, "utf8"));\n'
+        f"process.stdout.write(JSON.stringify(given.map(({expression}))));"
+    )
+    built = tmp_path / "built.mjs"
+    command = [str(esbuild), str(script), "--bundle", "--platform=node", "--format=esm"]
+    command += [f"--alias:viewer={WEB / 'viewer'}", f"--outfile={built}", "--log-level=error"]
+    subprocess.run(command, check=True)
+    done = subprocess.run(
+        [node, built], check=False, input=json.dumps(given), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+CALENDARS = (
+    "standard",
+    "gregorian",
+    "proleptic_gregorian",
+    "julian",
+    "noleap",
+    "365_day",
+    "all_leap",
+    "366_day",
+    "360_day",
+)
+
+
+def test_times_of_all_calendars_are_those_of_cftime(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    cases, expected = [], []
+    for calendar in CALENDARS:
+        for units in (
+            "days since 1850-01-01",
+            "days since 0001-01-01 00:00:00",
+            "hours since 1900-1-1 6:30",
+            "seconds since 1970-01-01T00:00:00Z",
+            "minutes since 1582-10-01 00:00:00 +01:00",
+        ):
+            unit = units.split()[0]
+            days = random.integers(-300, 700_000, 40) + random.choice([0, 0.25, 0.5], 40)
+            per_day = {"days": 1, "hours": 24, "minutes": 1440, "seconds": 86400}[unit]
+            for value in (days * per_day).tolist():
+                date = cftime.num2date(value, units, calendar)
+                cases.append([units, calendar, value])
+                parts = [date.year, date.month, date.day]
+                expected.append([*parts, date.hour * 3600 + date.minute * 60 + date.second])
+    parts = "([units, calendar, value]) => TimeAxis.of(units, calendar).parts(value)"
+    found = computed(tmp_path, 'import { TimeAxis } from "viewer/calendars.js";', parts, cases)
+    wrong = [(c, f, e) for c, f, e in zip(cases, found, expected, strict=True) if f != e]
+    real = [each for each in wrong if each[2][0] > 0]  # cftime leaves out the year 0
+    assert not real, real[:5]
+    assert len(expected) - len(wrong) > 1_500
+
+
+def test_ticks_of_times_are_round_and_few(tmp_path: Path) -> None:
+    spans = [0.002, 0.05, 0.4, 1, 3, 9, 40, 200, 800, 4_000, 40_000, 400_000]
+    given = [[calendar, 1_000.3, 1_000.3 + span] for calendar in CALENDARS for span in spans]
+    ticks = (
+        '([calendar, low, high]) => TimeAxis.of("days since 1900-01-01", calendar)'
+        ".ticks(low, high, 8)"
+    )
+    found = computed(tmp_path, 'import { TimeAxis } from "viewer/calendars.js";', ticks, given)
+    for (calendar, low, high), shown in zip(given, found, strict=True):
+        assert 2 <= len(shown) <= 10, (calendar, high - low, shown)
+        values = [value for value, _ in shown]
+        assert all(low <= value <= high for value in values)
+        assert values == sorted(set(values))
+        for value, words in shown:
+            date = cftime.num2date(value, "days since 1900-01-01", calendar)
+            assert f"{date:%Y-%m-%d %H:%M:%S}".find(words) >= 0, (calendar, words, date)
+
+
+def test_numbers_are_the_shortest_of_their_type(tmp_path: Path) -> None:
+    random = np.random.default_rng(6)
+    cases: list[list[Any]] = []
+    for dtype in ("float16", "float32"):
+        some = (random.normal(size=300) * 10.0 ** random.integers(-3, 4, 300)).astype(dtype)
+        tenths = (np.arange(-200, 200) / 10).astype(dtype)
+        cases += [[float(value), dtype] for value in np.concatenate([some, tenths])]
+    expression = "([value, dtype]) => shortest(value, dtype)"
+    found = computed(tmp_path, 'import { shortest } from "viewer/numbers.js";', expression, cases)
+    for (value, dtype), words in zip(cases, found, strict=True):
+        expected = np.format_float_positional(np.dtype(dtype).type(value), unique=True, trim="-")
+        assert np.dtype(dtype).type(words) == np.dtype(dtype).type(value)
+        assert len(words) <= len(expected), (dtype, expected, words)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 1_000])
+def test_limits_are_percentiles(tmp_path: Path, n: int) -> None:
+    values = np.random.default_rng(n).normal(3, 2, n)
+    values[1::5] = np.nan
+    finite = values[np.isfinite(values)]
+    given = [None if np.isnan(value) else value for value in values.tolist()]
+    imports = 'import { beyond, limitsOf } from "viewer/colours/limits.js";'
+    expression = """(values) => {
+        const known = Float64Array.from(values, (value) => value ?? NaN);
+        const [low, high] = limitsOf(known);
+        return [low, high, ...limitsOf(known, { centre: 1 }), beyond(known, low, high)];
+    }"""
+    ((low, high, least, most, told),) = computed(tmp_path, imports, expression, [given])
+    expected = np.percentile(finite, [2, 98])
+    np.testing.assert_allclose([low, high], expected, rtol=1e-14)
+    far = max(1 - low, high - 1)
+    assert [least, most] == ([1 - far, 1 + far] if far > 0 else [0, 2])
+    assert told["n"] == finite.size
+    assert told["below"] == (finite < low).sum()
+    assert told["above"] == (finite > high).sum()
+    assert [told["least"], told["greatest"]] == [finite.min(), finite.max()]
+
+
+def test_colour_scales_have_the_colours_of_their_names(tmp_path: Path) -> None:
+    from matplotlib import colormaps
+
+    imports = 'import { coloursOf, NAMES } from "viewer/colours/scales.js";'
+    (names,) = computed(tmp_path, imports, "() => NAMES", [0])
+    assert len(names) >= 24
+    found = computed(tmp_path, imports, "(name) => coloursOf(name)", names)
+    shown = dict(zip(names, np.array(found), strict=True))
+    assert all(each.shape == (256, 3) for each in shown.values())
+    for name, off in {
+        **dict.fromkeys(("viridis", "magma", "inferno", "plasma", "gray"), 1),
+        # D3 draws these by polynomials and splines of its own.
+        **dict.fromkeys(("cividis", "turbo", "Blues", "Greens", "Oranges", "YlGnBu"), 35),
+        **dict.fromkeys(("RdBu", "RdYlBu", "PuOr", "BrBG", "PiYG", "Spectral"), 20),
+    }.items():
+        expected = 255 * colormaps[name](np.arange(256))[:, :3]
+        assert np.abs(shown[name] - expected).max() <= off, name
+    (turned,) = computed(tmp_path, imports, "(name) => coloursOf(name, true)", ["magma"])
+    np.testing.assert_array_equal(turned, shown["magma"][::-1])
+
+
+SUITED = [
+    ({"standard_name": "air_temperature"}, "thermal"),
+    ({"long_name": "Temperature anomaly", "units": "K"}, "balance"),
+    ({"standard_name": "eastward_wind"}, "balance"),
+    ({"standard_name": "precipitation_flux"}, "rain"),
+    ({"standard_name": "sea_water_salinity"}, "haline"),
+    ({"standard_name": "sea_ice_area_fraction"}, "ice"),
+    ({"standard_name": "wind_from_direction", "units": "degree"}, "phase"),
+    ({"units": "dBZ"}, "turbo"),
+    ({"units": "degC"}, "thermal"),
+    ({"standard_name": "surface_altitude"}, "topo"),
+    ({}, "viridis"),
+]
+
+
+def test_colours_suit_what_attributes_say(tmp_path: Path) -> None:
+    imports = 'import { suited } from "viewer/colours/choosing.js";'
+    expression = (
+        '(attributes) => suited({ attributes, name: "a", isCount: false, range: [-1, 1] }).scale'
+    )
+    found = computed(tmp_path, imports, expression, [attributes for attributes, _ in SUITED])
+    assert found == [scale for _, scale in SUITED]

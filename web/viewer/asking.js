@@ -1,0 +1,20 @@
+// Much is read only when a button is pressed, which stands where the values will.
+import { element } from "./dom.js";
+import { bytesInWords } from "./numbers.js";
+
+const MOST_BYTES = 128e6; // more is read when asked to
+const MOST_EVER = 4e9; // more is not read: it would not fit into a page
+
+// Done at once, or when the button is pressed.
+export async function askWhether(n_bytes, where) {
+  if (n_bytes <= MOST_BYTES) return;
+  if (n_bytes > MOST_EVER) {
+    throw new Error(`its chunks take ${bytesInWords(n_bytes)}, more than a page holds (gridref serve --chunks makes smaller ones)`);
+  }
+  const words = `Show values (reads up to ${bytesInWords(n_bytes)})`;
+  await new Promise((go) => {
+    where.replaceChildren(element("button", { type: "button", onclick: go }, words));
+    where.dataset.ready = "asks";
+  });
+  where.replaceChildren(element("p", { role: "status" }, "Reading …"));
+}

@@ -1,0 +1,51 @@
+// Which values the ends of a colour scale stand for, and how many lie beyond them.
+import { quantileSorted } from "d3-array";
+
+const MOST_SORTED = 200_000;
+
+// The finite values in order; of many, every so many.
+export function sorted(values) {
+  const step = Math.max(1, Math.floor(values.length / MOST_SORTED));
+  const found = new Float64Array(Math.ceil(values.length / step));
+  let n = 0;
+  for (let i = 0; i < values.length; i += step) if (Number.isFinite(values[i])) found[n++] = values[i];
+  return found.subarray(0, n).sort();
+}
+
+// From 2 to 98 %, about the centre or from the value that the colours ask for; null without values.
+export function limitsOf(values, { centre, from, cycle, norm } = {}, units = "") {
+  const inOrder = sorted(values);
+  if (!inOrder.length) return null;
+  if (cycle && /deg/.test(units)) return inOrder[0] < 0 ? [-180, 180] : [0, 360];
+  if (norm === "log") {
+    const positive = inOrder.subarray(inOrder.findIndex((value) => value > 0));
+    return inOrder.at(-1) > 0 ? between(positive) : between(inOrder);
+  }
+  const [low, high] = between(inOrder);
+  if (centre !== undefined) {
+    const far = Math.max(centre - low, high - centre);
+    return far > 0 ? [centre - far, centre + far] : [centre - 1, centre + 1];
+  }
+  if (from !== undefined && low >= from) return [from, high > from ? high : Math.max(inOrder.at(-1), from)];
+  return [low, high];
+}
+
+function between(inOrder) {
+  const [low, high] = [quantileSorted(inOrder, 0.02), quantileSorted(inOrder, 0.98)];
+  return low < high ? [low, high] : [inOrder[0], inOrder.at(-1)];
+}
+
+// How many finite values lie below and above, and the least and greatest of all.
+export function beyond(values, low, high) {
+  const told = { n: 0, below: 0, above: 0, least: Infinity, greatest: -Infinity };
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i];
+    if (!Number.isFinite(value)) continue;
+    told.n += 1;
+    if (value < low) told.below += 1;
+    if (value > high) told.above += 1;
+    if (value < told.least) told.least = value;
+    if (value > told.greatest) told.greatest = value;
+  }
+  return told;
+}

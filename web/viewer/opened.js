@@ -1,0 +1,59 @@
+// One level of detail of an array, with the coordinates of its dimensions.
+import { coordinateOf, ShownArray } from "./array.js";
+
+const MOST_LABELS = 1_000_000;
+
+export class Opened {
+  static async level(store, { path, dims, coordinates: paths }) {
+    const [array, ...coordinates] = await Promise.all([
+      ShownArray.open(store, path),
+      ...paths.map((each) => (each ? coordinateOf(store, each, MOST_LABELS) : null)),
+    ]);
+    return new Opened(path, dims, array, coordinates);
+  }
+
+  constructor(path, dims, array, coordinates) {
+    Object.assign(this, { path, dims, array, coordinates, shape: array.shape, meaning: array.meaning });
+    this.problems = [];
+    // Done when the values of coordinates are there, which are read beside the array's own, or are
+    // known not to come: labels that cannot be read are no reason to show nothing.
+    this.labels = Promise.all(coordinates.map((each, axis) => each?.reading.catch((error) => this.number(axis, error))));
+  }
+
+  number(axis, error) {
+    this.coordinates[axis] = null;
+    this.problems.push(`Labels of ${this.dims[axis]} could not be read, so that it is numbered: ${error.message}`);
+  }
+
+  label(axis, index) {
+    return this.coordinates[axis]?.label(index) ?? String(index);
+  }
+
+  // What it is called, and in which units.
+  get title() {
+    const { attributes } = this.array;
+    const name = [attributes.long_name, attributes.standard_name].find((each) => typeof each === "string" && each.trim());
+    return (name ? name.trim().replaceAll("_", " ") : "") || this.path.split("/").at(-1);
+  }
+
+  get heading() {
+    return this.meaning.units ? `${this.title} (${this.meaning.units})` : this.title;
+  }
+
+  // Up and across are what coordinates say; else the last dimensions, as in pictures.
+  defaultAxes() {
+    const up = this.coordinates.findIndex((each) => each?.isVertical);
+    const across = this.coordinates.findIndex((each) => each?.isHorizontal);
+    if (up >= 0 && across >= 0) return [up, across];
+    const others = this.dims.map((_, axis) => axis).filter((axis) => axis !== this.bands);
+    return others.length < 2 ? [0, 1] : others.slice(-2);
+  }
+
+  // The dimension of three or four bands that may be red, green and blue; null without one.
+  get bands() {
+    const found = this.dims.findIndex(
+      (dim, axis) => /^(band|bands|sample|samples|channel|channels|rgb|s|c)(_\d+)?$/i.test(dim) && [3, 4].includes(this.shape[axis]),
+    );
+    return found < 0 || this.dims.length < 3 ? null : found;
+  }
+}

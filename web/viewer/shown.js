@@ -1,0 +1,75 @@
+// What is shown of an array: which plane, in what colours, how near. The address says all of it.
+import { NAMES } from "./colours/scales.js";
+import { held, WHOLE } from "./glass.js";
+
+export const MOST_ALONG = 2048; // of larger planes a window is shown
+
+export class Shown {
+  // Out of an address; what it leaves out, or what is not there, by default.
+  constructor(opened, asked, level) {
+    const { dims, shape } = opened;
+    const inside = (axis, text) => Math.min(shape[axis] - 1, Math.max(0, Math.floor(Number(text)) || 0));
+    const axis = (name) => (dims.includes(name) ? dims.indexOf(name) : undefined);
+    const limit = (text) => (text === undefined || Number.isNaN(Number(text)) ? undefined : Number(text));
+    this.level = level;
+    [this.rows, this.columns] = opened.defaultAxes();
+    const [rows, columns] = [axis(asked.rows) ?? this.rows, axis(asked.columns) ?? this.columns];
+    if (rows !== columns) Object.assign(this, { rows, columns });
+    this.at = dims.map((_, number) => inside(number, asked[`at${number}`]));
+    this.windows = Object.fromEntries([this.rows, this.columns].map((along) => [along, inside(along, asked[`from${along}`])]));
+    this.bands = opened.bands;
+    this.inColour = this.bands !== null && (asked.rgb ?? (opened.array.isByte ? "1" : "0")) === "1";
+    this.isByte = opened.array.isByte;
+    this.scale = NAMES.includes(asked.colours) ? asked.colours : undefined;
+    this.isReversed = asked.reversed === "1";
+    this.norm = ["linear", "log", "symlog"].includes(asked.norm) ? asked.norm : undefined;
+    this.low = limit(asked.low);
+    this.high = limit(asked.high);
+    this.coasts = asked.coasts !== "0";
+    this.isStretched = asked.stretch === "1";
+    this.series = axis(asked.series);
+    const [x, y] = String(asked.middle ?? "").split(",").map(Number);
+    const glass = { zoom: Number(asked.zoom), x, y };
+    this.glass = Object.values(glass).every(Number.isFinite) ? held(glass) : WHOLE;
+    const point = String(asked.point ?? "").split(",").map(Number);
+    this.point = point.length === dims.length && point.every((at, number) => Number.isInteger(at) && at >= 0 && at < shape[number]) ? point : undefined;
+    this.isPlotted = asked.plot === "1" && this.point !== undefined;
+  }
+
+  hiddenAxes() {
+    const shown = [this.rows, this.columns, ...(this.inColour ? [this.bands] : [])];
+    return this.at.map((_, axis) => axis).filter((axis) => !shown.includes(axis));
+  }
+
+  seriesAxis() {
+    return this.series ?? this.hiddenAxes()[0] ?? this.columns;
+  }
+
+  // From where to where the picture goes along an axis.
+  window(axis, length) {
+    const start = Math.min(this.windows[axis] ?? 0, Math.max(0, length - MOST_ALONG));
+    return [start, Math.min(length, start + MOST_ALONG)];
+  }
+
+  // For the address.
+  state({ dims }, hasLevels, isCategories) {
+    const state = { rows: dims[this.rows], columns: dims[this.columns] };
+    if (hasLevels) state.level = this.level;
+    for (const axis of this.hiddenAxes()) state[`at${axis}`] = this.at[axis];
+    for (const axis of [this.rows, this.columns]) if (this.windows[axis]) state[`from${axis}`] = this.windows[axis];
+    if (this.inColour || (this.bands !== null && this.isByte)) state.rgb = Number(this.inColour);
+    if (!this.inColour && !isCategories) {
+      Object.assign(state, { colours: this.scale, low: this.low, high: this.high });
+      if (this.isReversed) state.reversed = 1;
+      if (this.norm !== "linear") state.norm = this.norm;
+    }
+    if (!this.coasts) state.coasts = 0;
+    if (this.isStretched) state.stretch = 1;
+    if (this.series !== undefined) state.series = dims[this.series];
+    const { zoom, x, y } = this.glass;
+    if (zoom > 1) Object.assign(state, { zoom: Number(zoom.toFixed(3)), middle: [x, y].map((each) => each.toFixed(5)).join(",") });
+    if (this.point) state.point = this.point.join(",");
+    if (this.isPlotted) state.plot = 1;
+    return state;
+  }
+}

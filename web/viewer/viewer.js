@@ -1,0 +1,278 @@
+// The viewer of an array: reads what is asked for, and has it drawn and told.
+import { askWhether } from "./asking.js";
+import { AxisOfPicture } from "./axes.js";
+import { drawCoasts } from "./coast.js";
+import { coloured, fitted } from "./colouring.js";
+import { element } from "./dom.js";
+import { Frame } from "./frame.js";
+import { notes, shownAsList } from "./lists.js";
+import { Opened } from "./opened.js";
+import { panel, zooms } from "./panel.js";
+import { Picture } from "./picture.js";
+import { PublishedStore } from "./published.js";
+import { alongOf, histogram, seriesPlot } from "./series.js";
+import { MOST_ALONG, Shown } from "./shown.js";
+import { readState, writeState } from "./state.js";
+import { Store } from "./store.js";
+import { askedPlace, Telling } from "./telling.js";
+
+export class Viewer {
+  constructor(place) {
+    this.place = place;
+    this.levels = JSON.parse(place.dataset.levels);
+    this.told = element("p", { role: "status", id: "viewer-told" });
+    this.pictures = 0;
+    const { view, chunks, documents } = place.dataset;
+    this.store = chunks ? new PublishedStore(chunks) : new Store(view, JSON.parse(documents));
+    this.telling = new Telling((words) => this.say(words), (at) => this.placeOf(at));
+  }
+
+  async start() {
+    const asked = readState();
+    const level = asked.level in this.levels ? Number(asked.level) : this.levels.length > 1 ? this.wholeLevel() : 0;
+    this.opened = await Opened.level(this.store, this.levels[level]);
+    if (await shownAsList(this.place, this.told, this.opened)) return;
+    this.shown = new Shown(this.opened, asked, level);
+    await askWhether(this.opened.array.bytesOf([this.shown.rows, this.shown.columns], MOST_ALONG), this.place);
+    await Promise.all([this.opened.labels, this.readPlanes().catch(() => {})]); // load() tells what failed
+    this.build();
+    await this.load();
+    if (this.shown.isPlotted) await this.plot();
+  }
+
+  // The finest level that is shown as a whole.
+  wholeLevel() {
+    const found = this.levels.findIndex(({ shape }) => shape.every((length) => length <= MOST_ALONG));
+    return found < 0 ? this.levels.length - 1 : found;
+  }
+
+  say(words) {
+    this.told.textContent = words;
+  }
+
+  failed(error) {
+    this.say(`This could not be read: ${error.message}`);
+    this.place.dataset.ready = "failed";
+  }
+
+  // ---- what surrounds the picture
+
+  build() {
+    const label = `Picture of ${this.opened.path}: arrow keys move, Enter plots the series through a point`;
+    this.picture = new Picture(label, {
+      told: () => this.tell(),
+      chosen: () => this.plot(),
+      viewed: () => {
+        this.shown.glass = this.picture.glass;
+        this.keep();
+      },
+    });
+    this.picture.glass = this.shown.glass;
+    this.heading = element("div", { class: "title" }, element("p", {}, this.opened.heading), zooms(this));
+    this.controls = element("div", { class: "panel" });
+    this.legend = element("div", { id: "viewer-legend" });
+    this.counts = element("div", { class: "counts" });
+    this.plotted = element("div", { id: "viewer-series" });
+    const often = element("details", { ontoggle: () => this.count() }, element("summary", {}, "How often values are"), this.counts);
+    this.histogram = often;
+    this.place.replaceChildren(
+      ...notes(this.opened), this.heading, this.picture.place, this.told, this.legend, this.controls, this.plotted, often,
+    );
+    panel(this);
+  }
+
+  isMap() {
+    const { coordinates } = this.opened;
+    return Boolean(coordinates[this.shown.rows]?.isLatitude && coordinates[this.shown.columns]?.isLongitude);
+  }
+
+  changedAxes() {
+    this.shown.low = this.shown.high = undefined;
+    this.shown.glass = this.picture.glass = { zoom: 1, x: 0.5, y: 0.5 };
+    this.leave();
+    panel(this);
+    this.load();
+  }
+
+  async changeLevel(level) {
+    try {
+      this.opened = await Opened.level(this.store, this.levels[level]);
+      await this.opened.labels;
+      this.shown.level = level;
+      this.shown.at = this.shown.at.map((at, axis) => Math.min(at, this.opened.shape[axis] - 1));
+      this.shown.windows = {};
+      this.leave();
+      panel(this);
+      await this.load();
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  // ---- values
+
+  // Reads what is asked for now; of sliders that move on meanwhile, the last place only.
+  async load() {
+    this.wanted = true;
+    this.isStale = true;
+    if (this.loading) return;
+    this.loading = true;
+    try {
+      while (this.wanted) {
+        this.wanted = false;
+        await this.loadOnce();
+      }
+    } catch (error) {
+      this.failed(error);
+    } finally {
+      this.loading = false;
+    }
+  }
+
+  windows() {
+    const { rows, columns } = this.shown;
+    return Object.fromEntries([rows, columns].map((axis) => [axis, this.shown.window(axis, this.opened.shape[axis])]));
+  }
+
+  readPlanes() {
+    const { rows, columns, at, bands, inColour } = this.shown;
+    const one = (band) => this.opened.array.plane(rows, columns, at.map((place, axis) => (axis === bands && band !== null ? band : place)), this.windows());
+    return Promise.all((inColour ? [0, 1, 2] : [null]).map(one));
+  }
+
+  async loadOnce() {
+    const { rows, columns } = this.shown;
+    const windows = this.windows();
+    const planes = await this.readPlanes();
+    if (rows !== this.shown.rows || columns !== this.shown.columns) return;
+    const [{ height, width }] = planes;
+    this.planes = planes.map(({ values }) => values);
+    this.words = planes.map(({ words }) => words);
+    Object.assign(this, { height, width, origin: [windows[rows][0], windows[columns][0]] });
+    this.isStale = this.wanted;
+    this.arrange();
+    this.repaint();
+    this.pictures += 1;
+    this.place.dataset.ready = String(this.pictures);
+    if (this.picture.cursor) this.tell();
+  }
+
+  // Where the elements of the plane go, and what is around them.
+  arrange() {
+    const { rows, columns } = this.shown;
+    const { coordinates, dims } = this.opened;
+    const [up, across] = [coordinates[rows], coordinates[columns]];
+    const [row, column] = this.origin;
+    const frame = new Frame({ rows: this.height, columns: this.width, up, across, isStretched: this.shown.isStretched });
+    const overlay = this.shown.coasts && this.isMap() ? (context) => this.drawCoasts(context, up, across) : undefined;
+    const point = this.shown.point;
+    const within = point && point[rows] >= row && point[rows] < row + this.height && point[columns] >= column && point[columns] < column + this.width;
+    this.picture.cursor = within ? [point[rows] - row, point[columns] - column] : undefined;
+    this.picture.show(frame, {
+      across: new AxisOfPicture(across, dims[columns], column, this.width),
+      up: new AxisOfPicture(up, dims[rows], row, this.height),
+      overlay,
+    });
+  }
+
+  drawCoasts(context, up, across) {
+    const [row, column] = this.origin;
+    const { frame } = this.picture;
+    context.save();
+    context.beginPath();
+    context.rect(0, 0, this.width, this.height);
+    context.clip();
+    const pixel = this.width / (frame.width * frame.glass.zoom);
+    drawCoasts(context, across.values.subarray(column, column + this.width), up.values.subarray(row, row + this.height), pixel);
+    context.restore();
+  }
+
+  redraw(change) {
+    Object.assign(this.shown, change);
+    this.arrange();
+    this.picture.draw();
+    this.keep();
+  }
+
+  // ---- colours
+
+  repaint(change = {}) {
+    Object.assign(this.shown, change);
+    if (!this.planes) return;
+    const fit = this.shown.inColour || this.opened.meaning.flags ? null : fitted(this.shown, this.opened, this.planes[0]);
+    Object.assign(this.shown, fit);
+    const { pixels, legend } = coloured(this.shown, this.opened, this.planes, this.legend.clientWidth);
+    this.legend.replaceChildren(...legend);
+    this.picture.paint(pixels, this.width, this.height);
+    this.picture.draw();
+    if (fit || Object.keys(change).length) panel(this);
+    this.count();
+    this.keep();
+  }
+
+  count() {
+    if (!this.histogram?.open || !this.planes) return;
+    const made = histogram(this.planes[0], this.opened.heading);
+    this.counts.replaceChildren(made ?? "All values are the same, or there are none.");
+  }
+
+  // ---- one element
+
+  leave() {
+    this.picture.leave();
+    this.telling.stop();
+    this.shown.point = undefined;
+    this.say("");
+  }
+
+  elementAt() {
+    const [row, column] = this.picture.cursor;
+    const at = [...this.shown.at];
+    at[this.shown.rows] = this.origin[0] + row;
+    at[this.shown.columns] = this.origin[1] + column;
+    return at;
+  }
+
+  // Nothing while other values are on their way: those shown are not of the place that is asked for.
+  tell() {
+    if (this.isStale) return;
+    const { dims } = this.opened;
+    const at = this.elementAt();
+    const values = this.words.map((words) => words(...this.picture.cursor));
+    const place = dims
+      .map((dim, axis) => (this.shown.inColour && axis === this.shown.bands ? "" : `${dim} ${this.opened.label(axis, at[axis])}`))
+      .filter(Boolean);
+    this.telling.tell(`${values.join(", ")} at ${place.join(", ")}`, at);
+  }
+
+  placeOf(at) {
+    const { path } = this.opened;
+    return this.store.placeOf ? this.store.placeOf(path, at) : askedPlace(this.place.dataset.places, path, at);
+  }
+
+  plotAlong(axis) {
+    this.shown.series = axis;
+    return this.plot();
+  }
+
+  async plot() {
+    if (!this.picture.cursor) return;
+    const { array, coordinates, dims, meaning, shape } = this.opened;
+    const [axis, at] = [this.shown.seriesAxis(), this.elementAt()];
+    try {
+      await askWhether(array.bytesOf([axis], Infinity), this.plotted);
+      const series = await array.series(axis, at);
+      const place = dims.map((dim, other) => (other === axis ? "" : `${dim} ${this.opened.label(other, at[other])}`)).filter(Boolean);
+      const title = `${this.opened.title} along ${dims[axis]} at ${place.join(", ")}`;
+      this.plotted.replaceChildren(seriesPlot(series, alongOf(coordinates[axis], dims[axis], shape[axis]), meaning, title));
+      Object.assign(this.shown, { point: at, isPlotted: true });
+      this.keep();
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  keep() {
+    writeState(this.shown.state(this.opened, this.levels.length > 1, Boolean(this.opened.meaning.flags)));
+  }
+}
