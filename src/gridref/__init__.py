@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gridref.api.catalog import open_catalog as open_catalog
     from gridref.api.combining import concat as concat
     from gridref.api.combining import mosaic as mosaic
+    from gridref.api.copying import copy as copy
     from gridref.api.layout.layouts import Groups as Groups
     from gridref.api.layout.layouts import Labels as Labels
     from gridref.api.layout.layouts import Mosaic as Mosaic
@@ -71,7 +72,9 @@ _HOMES = {
     "scan": "gridref.api.scan",
     "to_kerchunk": "gridref.faces.exports.kerchunk",
     "verify": "gridref.api.verify",
-    # Needs packages that may be missing, so ``from gridref import *`` leaves it out.
+    # What ``from gridref import *`` leaves out: `copy` would hide Python's module of this name, and
+    # `create_app` needs packages that may be missing.
+    "copy": "gridref.api.copying",
     "create_app": "gridref.faces.http.app",
 }
 

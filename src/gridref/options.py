@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
@@ -66,6 +67,29 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     near = difflib.get_close_matches(str(value), choices, n=1)
     hint = f": did you mean {str(near[0])!r}?" if near else ""
     raise InvalidRequestError(Message(Option(name, value), f" is none of {allowed}{hint}"))
+
+
+def bytes_of(name: str, value: int | str) -> int:
+    """A size in bytes: a number, or a text like ``"2GB"``, ``"500 MB"`` or ``"1.5GiB"``.
+
+    Raises
+    ------
+    InvalidRequestError
+        For any other text, and sizes below 1.
+    """
+    found = _SIZE.fullmatch(str(value))
+    n_bytes = 0
+    if found is not None:
+        factor = (1024 if found[3] else 1000) ** " kmgt".index((found[2] or " ").lower())
+        n_bytes = int(float(found[1]) * factor)
+    if n_bytes < 1:
+        raise InvalidRequestError(
+            Message(Option(name, value), " is no size like 500MB, 2GB or 2GiB")
+        )
+    return n_bytes
+
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])?(i)?b?\s*", re.IGNORECASE)
 
 
 def check_type(name: str, value: Any, hint: Any) -> None:

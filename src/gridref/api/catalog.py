@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     import scipy.sparse
     import xarray as xr
 
+    from gridref.api.copying import CopyReport
     from gridref.api.file_changes import Vanished
     from gridref.api.layout.layouts import AnyLayout, Order
     from gridref.api.outcomes import RunOptions
@@ -831,6 +832,40 @@ class Catalog(CatalogGroup):
         call = _exporter(None if path is None else os.fspath(path), to, options)
         return call(self, path, **{**own, **options})
 
+    def copy(
+        self, target: str | os.PathLike[str], *, progress: Progress | None = None, **options: Any
+    ) -> CopyReport:
+        """Copy all values as a Zarr v3 hierarchy that needs neither gridref nor the files.
+
+        Parameters
+        ----------
+        target
+            Address of the copy: a local folder, or one on an fsspec filesystem.
+        progress
+            Called with the number of steps done, and of all.
+        **options
+            Those of `gridref.copy`, but ``allow`` and ``snapshot``.
+
+        Returns
+        -------
+        CopyReport
+            Objects, bytes, and how often stored chunks were decoded, by array.
+
+        Raises
+        ------
+        NotRepresentableError, InvalidRequestError, ReadError
+            As `gridref.copy` does.
+
+        Examples
+        --------
+        >>> catalog.copy("cube.zarr", chunks={"time": -1, "lat": 20})  # doctest: +SKIP
+        """
+        own = {"storage_options": self.keeper.storage_options}
+        found: CopyReport = _named_call("copy")(
+            self, target, progress=progress, **{**own, **options}
+        )
+        return found
+
     def publish(
         self,
         folder: str | os.PathLike[str],
@@ -1017,6 +1052,7 @@ def write_catalog(
 
 _HOMES = {
     "awkward": "gridref.faces.awkward",
+    "copy": "gridref.api.copying",
     "publish": "gridref.faces.web.publishing",
     "sparse": "gridref.faces.sparse",
     "sql": "gridref.faces.duckdb",

@@ -112,9 +112,10 @@ def shard_shape_for(
     left = max(1, most_bytes // max(1, math.prod(lengths) * item_bytes))
     left = min(left, _MOST_CHUNKS)
     for axis in reversed(range(chunks.ndim)):
-        n_chunks = max(1, min(left, chunks.axes[axis].n_chunks))
-        lengths[axis] *= n_chunks
-        left //= n_chunks
+        n_chunks = max(1, chunks.axes[axis].n_chunks)
+        n_shards = -(-n_chunks // left)
+        lengths[axis] *= -(-n_chunks // n_shards)  # about equal ones
+        left //= min(left, n_chunks)
     return tuple(lengths)
 
 
@@ -301,8 +302,7 @@ def _threads(view: ArrayView, resources: Resources, object_bytes: int) -> tuple[
             Message(
                 Option("memory", f"{resources.memory // 10**6}MB"),
                 f" is too little: it takes {-(-least // 10**6)}MB to write objects of"
-                f" {-(-object_bytes // 10**6)} MB; give more, or write smaller ",
-                Option("shards") if view.shards is not None else Option("chunks"),
+                f" {-(-object_bytes // 10**6)} MB; give more, or write smaller chunks or shards",
             )
         )
     room = resources.memory - BASE_BYTES - 2 * object_bytes

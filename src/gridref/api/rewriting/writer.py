@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -104,11 +104,18 @@ class LocalSink:
             os.unlink(self._path(name))
 
     def clean(self) -> None:
-        """Remove what killed runs were writing."""
-        shutil.rmtree(self._drafts, ignore_errors=True)
+        """Remove what killed runs were writing, and the folder if nothing else is in it."""
+        with suppress(OSError):
+            for name in os.listdir(self._drafts):
+                if _DRAFT.fullmatch(name):
+                    os.unlink(os.path.join(self._drafts, name))
+            os.rmdir(self._drafts)
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, *name.split("/"))
+
+
+_DRAFT = re.compile("[0-9a-f]{32}")
 
 
 def _moved(draft: str, path: str) -> bool:

@@ -36,7 +36,12 @@ from gridref.faces.cli.look import (
 )
 from gridref.faces.cli.make import build_command, plan_command
 from gridref.faces.cli.options import spelled
-from gridref.faces.cli.share import export_command, publish_command, serve_command
+from gridref.faces.cli.share import (
+    copy_command,
+    export_command,
+    publish_command,
+    serve_command,
+)
 
 app = typer.Typer(
     name="gridref",
@@ -66,6 +71,7 @@ for _name, _command, _group in (
     ("prune", prune_command, CHANGE),
     ("serve", serve_command, SHARE),
     ("export", export_command, SHARE),
+    ("copy", copy_command, SHARE),
     ("publish", publish_command, SHARE),
 ):
     app.command(_name, cls=Command, rich_help_panel=_group)(_command)
@@ -122,6 +128,8 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 def _interrupted(arguments: Sequence[str]) -> str:
     """That the command was interrupted, and how to go on where it scans files."""
+    if arguments[:1] == ["copy"]:
+        return "interrupted: run the same command again to go on"
     if not {"build", "plan", "append", "refresh"}.intersection(arguments[:1]):
         return "interrupted"
     keeps = any(argument.partition("=")[0] == "--work" for argument in arguments)

@@ -479,6 +479,44 @@ EXPORT_OPTIONS: Mapping[str, Any] = {
 """Type of each option of `Catalog.export` by its name in Python."""
 
 
+COPY_OPTIONS: Mapping[str, Any] = {
+    "arrays": _option(
+        list[str],
+        "Copy this array, and the coordinates that belong to it. Repeatable. Default: all.",
+        None,
+        "--array",
+        metavar="PATH",
+    ),
+    "chunks": _text(
+        "Chunk lengths, like time=-1,lat=20; -1: the whole dimension. Default: like those in the"
+        " files.",
+        None,
+    ),
+    "shards": _text(
+        "auto: put chunks together in shards of up to 128 MiB (default). none. Or lengths, like"
+        " time=120,lat=60.",
+        None,
+    ),
+    "codec": _text(
+        "blosc (default), blosc-lz4, zstd, gzip, none: for all readers. shuffle-zstd: smaller, for"
+        " gridref, zarr-python and zarrs.",
+        None,
+    ),
+    "grid": _text(
+        "regular: equal chunks (default). rectilinear: as uneven as in the files; few readers read"
+        " it.",
+        None,
+    ),
+    "memory": _text("Memory that the process may take. Default: 1GB.", None, metavar="SIZE"),
+    "n_threads": _option(
+        int, "Threads that decode and that encode. Default: one for each core.", None, "--threads"
+    ),
+    "dry_run": _option(bool, "Only report what would be done.", None, "--dry-run"),
+    "storage_options": StorageOptions,
+}
+"""Type of each option of `gridref.copy` by its name in Python."""
+
+
 def takes(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command options for its ``**`` parameter, which gets those that were given, parsed.
 
@@ -611,7 +649,7 @@ def parse_lengths(text: str) -> dict[str, int]:
     """
     lengths = {}
     for dim, length in _pairs(text, "time=24,lat=180").items():
-        if not length.isdecimal():
+        if not length.removeprefix("-").isdecimal():
             raise InvalidRequestError(f"lengths are written like time=24,lat=180, got {text!r}")
         lengths[dim] = int(length)
     return lengths
@@ -725,7 +763,7 @@ def prefixes_of(before: list[str], after: list[str]) -> dict[str, str]:
 
 _OF_COMMANDS = ("all", "at", "events", "format", "identity", "keep", "max_in_flight", "output",
                 "snapshot", "to", "vanished")  # fmt: skip
-_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *EXPORT_OPTIONS, *_OF_COMMANDS}
+_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *EXPORT_OPTIONS, *COPY_OPTIONS, *_OF_COMMANDS}
 """Options of commands. Others exist in Python only, and are written as there."""
 _NAMED_LAYOUTS = ("by_coords", "first")
 

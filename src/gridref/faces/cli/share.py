@@ -1,21 +1,23 @@
-"""Commands that share catalogs: ``gridref serve | export | publish``."""
+"""Commands that share catalogs: ``gridref serve | export | copy | publish``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from gridref.faces.cli.console import echo
+from gridref.faces.cli.console import Console, echo
 from gridref.faces.cli.options import (
+    COPY_OPTIONS,
     EXPORT_OPTIONS,
     FROM,
     SERVED_VIEW_OPTIONS,
     TO,
     Allowed,
     Catalog,
+    Quiet,
     Snapshot,
     StorageOptions,
     parse_options,
@@ -25,6 +27,7 @@ from gridref.faces.cli.options import (
 
 if TYPE_CHECKING:
     from gridref.api.catalog import ExportKind
+    from gridref.api.copying import CopyReport
 
 
 # ``gridref serve``
@@ -180,6 +183,77 @@ _WRITTEN: Mapping[str, Callable[[str, Any], str]] = {
     "forecast": lambda output, view: f"{output}: {view.arrays['valid_time'].shape[0]} valid times",
 }
 """What to say of each kind of export."""
+
+
+# ``gridref copy``
+
+
+@takes(COPY_OPTIONS)
+def copy_command(
+    catalog: Catalog,
+    target: Annotated[
+        str,
+        typer.Argument(help="Where the copy goes: a new folder or URL.", show_default=False),
+    ],
+    snapshot: Snapshot = None,
+    allow: Allowed = None,
+    quiet: Quiet = False,
+    **options: Any,
+) -> None:
+    """Copy all values as a Zarr v3 cube that needs neither gridref nor the files.
+
+    Chunks, shards and codec are chosen anew. Values, coordinates, attributes and groups stay as
+    they are. If the command is interrupted or killed, the same command goes on. The copy opens
+    once it is whole.
+
+    Each stored chunk is decoded once, or as seldom as --memory allows; --dry-run shows how often.
+
+    Examples
+    --------
+        gridref copy cube.gridref cube.zarr
+
+        gridref copy cube.gridref cube.zarr --chunks time=-1,lat=20,lon=20 --memory 4GB
+
+        gridref copy cube.gridref cube.zarr --array tas --codec zstd --dry-run
+
+        gridref copy cube.gridref s3://bucket/cube.zarr -O anon=false
+    """
+    from gridref.api.copying import copy
+    from gridref.faces.cli.progress import ScanProgress
+
+    with ScanProgress(Console(stderr=True), quiet, "steps") as progress:
+        report = copy(
+            catalog, target, allow=allow or None, snapshot=snapshot, progress=progress, **options
+        )
+    for line in _copy_lines(report):
+        echo(line)
+
+
+def _copy_lines(report: CopyReport) -> Iterator[str]:
+    """What was copied, or would be, in words."""
+    from gridref.faces.picture import human_bytes
+
+    for path, array in report.arrays.items():
+        parts = [f"chunks {_by_x(array.chunks)}" if array.chunks else "chunks as in the files"]
+        if array.shards:
+            parts.append(f"shards {_by_x(array.shards)}")
+        if array.n_decoded:
+            often = "once" if array.decodes <= 1 else f"{array.decodes:.3g} times"
+            parts.append(f"each of {array.n_stored} stored chunks decoded {often}")
+        yield f"{path}: {', '.join(parts)}"
+    in_memory = f"at most {human_bytes(report.peak_bytes)} of memory"
+    if report.is_dry_run:
+        yield f"{report.target}: {report.n_objects} objects, {in_memory}; nothing was written"
+        return
+    found = f" ({report.n_adopted} found)" if report.n_adopted else ""
+    yield (
+        f"{report.target}: arrays {len(report.arrays)}, objects {report.n_objects}{found},"
+        f" {human_bytes(report.n_bytes)} written in {report.seconds:.1f} s, {in_memory}"
+    )
+
+
+def _by_x(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
 
 
 # ``gridref publish``

@@ -1,0 +1,533 @@
+"""Copy a catalog as a Zarr v3 hierarchy of its own: all values, and no reference to a file.
+
+The chunks are written first, then the metadata of each array, then that of the root. A copy that
+was not finished can therefore not be opened as one. What a copy is made of is noted beside it until
+it is finished, and the same call goes on where an earlier one was killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from gridref.api.opening import open_group
+from gridref.api.readable import reader_for
+from gridref.api.rewriting.plan import (
+    BASE_BYTES,
+    CODECS,
+    SHARD_BYTES,
+    Resources,
+    RewritePlan,
+    plan_rewrite,
+    shard_shape_for,
+    view_to_write,
+)
+from gridref.api.rewriting.writer import DRAFTS, LocalSink, RemoteSink, rewrite, sink_at
+from gridref.api.scan import Progress
+from gridref.catalog import CatalogGroup
+from gridref.catalog.folder import open_folder
+from gridref.errors import (
+    GridrefError,
+    InvalidRequestError,
+    Message,
+    NotRepresentableError,
+    Option,
+    Place,
+)
+from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.manifest import KnownSources
+from gridref.model.zarr_attributes import attributes_to_json
+from gridref.model.zarr_metadata import group_document
+from gridref.options import bytes_of, check_choice, check_names, verb
+from gridref.serve.conventions import with_conventions
+from gridref.serve.names import IN_ZARR, with_shown_names
+from gridref.serve.objects import METADATA_KEY
+from gridref.serve.views import ArrayView, View, ViewOptions, show, why_not_zarr
+
+# The call `copy`, and what it returns
+
+type Shards = Literal["auto", "none"] | Mapping[str, int]
+"""How chunks are put together in objects; lengths are by dimension name."""
+
+
+@dataclass(frozen=True)
+class CopiedArray:
+    """How an array was copied.
+
+    Attributes
+    ----------
+    shape, chunks, shards
+        Shape of the array, of its chunks, and of its shards. Uneven chunks, and arrays without
+        shards, have None.
+    n_objects
+        Objects that it has: shards, or chunks. Those that hold only the fill value do not count.
+    n_adopted
+        How many of these an earlier run had written.
+    n_bytes
+        Size of the others.
+    n_stored, n_decoded
+        Number of chunks in its files, and how many were decoded: more, if some were decoded again.
+    seconds
+        What it took.
+    """
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...] | None
+    shards: tuple[int, ...] | None
+    n_objects: int
+    n_adopted: int
+    n_bytes: int
+    n_stored: int
+    n_decoded: int
+    seconds: float
+
+    @property
+    def decodes(self) -> float:
+        """How often each stored chunk is decoded on average."""
+        return self.n_decoded / self.n_stored if self.n_stored else 0.0
+
+
+@dataclass(frozen=True)
+class CopyReport:
+    """What a copy took.
+
+    Attributes
+    ----------
+    target
+        Where it is.
+    arrays
+        How each array was copied, by path; or, of a dry run, would be.
+    peak_bytes
+        Most memory that was reckoned with.
+    seconds
+        What it took.
+    is_dry_run
+        Whether nothing was written.
+    """
+
+    target: str
+    arrays: Mapping[str, CopiedArray]
+    peak_bytes: int
+    seconds: float
+    is_dry_run: bool = False
+
+    @property
+    def n_objects(self) -> int:
+        """Objects of all arrays."""
+        return sum(array.n_objects for array in self.arrays.values())
+
+    @property
+    def n_adopted(self) -> int:
+        """Objects that an earlier run had written."""
+        return sum(array.n_adopted for array in self.arrays.values())
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that were written."""
+        return sum(array.n_bytes for array in self.arrays.values())
+
+
+@verb()
+def copy(
+    catalog: str | os.PathLike[str] | VirtualGroup,
+    target: str | os.PathLike[str],
+    *,
+    arrays: Iterable[str] | None = None,
+    chunks: Mapping[str, int] | None = None,
+    shards: Shards = "auto",
+    codec: str = "blosc",
+    grid: Literal["regular", "rectilinear"] = "regular",
+    memory: int | str = "1GB",
+    n_threads: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
+    snapshot: str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> CopyReport:
+    """Copy a catalog as a Zarr v3 hierarchy that needs neither gridref nor the files.
+
+    Values, coordinates, attributes and groups are those that `gridref.open_store` shows. If the
+    call is killed, at any moment, the same call goes on. The copy can be opened once it is whole.
+
+    Parameters
+    ----------
+    catalog
+        Address of a catalog, or an opened one or any group.
+    target
+        Address of the copy: a local folder, or one on an fsspec filesystem. It must not hold
+        anything else.
+    arrays
+        Paths of arrays to copy, with the coordinates that belong to them. By default all.
+    chunks
+        Chunk lengths by dimension name; -1 is the whole dimension. Dimensions that are not named
+        have chunks like those in the files.
+    shards
+        ``"auto"`` puts chunks together in shards of up to 128 MiB, ``"none"`` makes each chunk an
+        object. Lengths by dimension name (-1 is the whole dimension) have to be multiples of those
+        of `chunks`; where chunks are like those in the files, they are rounded up.
+    codec
+        ``"blosc"`` (zstd and shuffle), ``"blosc-lz4"``, ``"zstd"``, ``"gzip"`` or ``"none"``, which
+        all Zarr v3 readers decode; ``"shuffle-zstd"`` is smaller, and read by gridref, zarr-python
+        and zarrs.
+    grid
+        ``"regular"`` makes chunks equal. ``"rectilinear"`` keeps them as uneven as they are in the
+        files; few readers read such a grid.
+    memory
+        Bytes that the process may take, like ``"2GB"``. With more, stored chunks that several
+        objects need are decoded less often.
+    n_threads
+        Threads that decode and that encode. By default one for each core.
+    storage_options
+        Options of fsspec's filesystems of catalog, files and copy, or of several by protocol.
+    allow, snapshot
+        As for `gridref.open_catalog`.
+    dry_run
+        Only report what would be done: nothing is written.
+    progress
+        Called with the number of steps done, and of all.
+
+    Returns
+    -------
+    CopyReport
+        Objects, bytes, and how often stored chunks were decoded, by array.
+
+    Raises
+    ------
+    NotRepresentableError
+        Lists every array whose data type Zarr does not have. Nothing is written.
+    InvalidRequestError
+        For bad options, too little memory, or a target that holds something else.
+    ReadError
+        If a chunk cannot be read. What was copied is kept for the next call.
+
+    Examples
+    --------
+    >>> gridref.copy("cube.gridref", "cube.zarr", chunks={"time": -1})  # doctest: +SKIP
+    """
+    begun = time.perf_counter()
+    check_choice("codec", codec, tuple(CODECS))
+    check_choice("grid", grid, ("regular", "rectilinear"))
+    if isinstance(shards, str):
+        check_choice("shards", shards, ("auto", "none"))
+    group = open_group(catalog, storage_options, allow, snapshot)
+    content = _content_of(group)
+    group = _chosen(with_conventions(with_shown_names(group, IN_ZARR)), arrays)
+    _refuse_foreign_types(group)
+    url = absolute_url(target)
+    sink = sink_at(url, storage_options)
+    resources = Resources(
+        bytes_of("memory", memory), n_threads=n_threads, is_streamed=sink.is_streamed
+    )
+    layout = _Layout(chunks or {}, shards, codec, grid)
+    layout.check(group)
+    plans = _plans(group, layout, resources)
+    peak_bytes = max((plan.peak_bytes for plan in plans.values()), default=BASE_BYTES)
+    if dry_run:
+        foreseen = {path: _foreseen(plan) for path, plan in plans.items()}
+        return CopyReport(url, foreseen, peak_bytes, time.perf_counter() - begun, is_dry_run=True)
+    documents = _documents(group, {path: plan.view for path, plan in plans.items()})
+    _begin(url, sink, content, documents, storage_options)
+    copied = dict(_copied(plans, sink, storage_options, progress))
+    for path, document in reversed(documents.items()):  # the root last
+        sink.put(f"{path}/{METADATA_KEY}" if path else METADATA_KEY, [_dumped(document)])
+    sink.clean()
+    sink.remove(_NOTE)
+    sink.clean()
+    return CopyReport(url, copied, peak_bytes, time.perf_counter() - begun)
+
+
+# What is copied
+
+
+def _chosen(group: VirtualGroup, paths: Iterable[str] | None) -> VirtualGroup:
+    """A group with some of its arrays, and the coordinates of these.
+
+    Raises
+    ------
+    InvalidRequestError
+        If one of them is not there.
+    """
+    if paths is None:
+        return group
+    wanted = {path.strip("/") for path in ([paths] if isinstance(paths, str) else paths)}
+    known = group.all_arrays()
+    check_names("the catalog", wanted, known, kind="array")
+    waiting = list(wanted)
+    while waiting:
+        path = waiting.pop()
+        names = _names_beside(known[path])
+        head = path.rpartition("/")[0]
+        while True:
+            found = {f"{head}/{name}" if head else name for name in names} & known.keys()
+            waiting += found - wanted
+            wanted |= found
+            if not head:
+                break
+            head = head.rpartition("/")[0]
+    return _only(group, wanted, "")
+
+
+def _names_beside(array: VirtualArray) -> set[str]:
+    """Names of what an array needs: CF conventions, chapters 5 (coordinates) and 7 (bounds)."""
+    texts = [array.attrs.get(name) for name in ("coordinates", "bounds", "grid_mapping")]
+    words = {word for text in texts if isinstance(text, str) for word in text.split()}
+    return {*array.dims, *(word.strip(":") for word in words)}
+
+
+def _only(group: VirtualGroup, wanted: set[str], head: str) -> VirtualGroup:
+    """A group with the arrays of some paths, and the groups that these are in."""
+    groups = {
+        name: _only(below, wanted, f"{head}{name}/")
+        for name, below in group.groups.items()
+        if any(path.startswith(f"{head}{name}/") for path in wanted)
+    }
+    arrays = {name: each for name, each in group.arrays.items() if f"{head}{name}" in wanted}
+    return VirtualGroup(arrays, groups, group.attrs)
+
+
+def _refuse_foreign_types(group: VirtualGroup) -> None:
+    """Raise if Zarr does not have the data type of an array.
+
+    Raises
+    ------
+    NotRepresentableError
+        Naming every such array, and why.
+    """
+    reasons = {path: why_not_zarr(array) for path, array in sorted(group.all_arrays().items())}
+    refused = [f"  - {path}: {reason}" for path, reason in reasons.items() if reason is not None]
+    if refused:
+        raise NotRepresentableError(
+            Message(
+                f"Zarr cannot express {len(refused)} array{'s' if len(refused) > 1 else ''}; choose"
+                " others with ",
+                Option("arrays"),
+                ":\n" + "\n".join(refused),
+            )
+        )
+
+
+def _content_of(group: VirtualGroup) -> str:
+    """A digest of the values of a group: that of its catalog, or of all references."""
+    if isinstance(group, CatalogGroup):
+        return group.info.digest
+    digest = hashlib.sha256()
+    for path, array in group.all_arrays().items():
+        digest.update(repr((path, array.grid, array.encodings)).encode())
+        for column in vars(array.blocks).values():
+            digest.update(np.ascontiguousarray(column))
+        for manifest in array.manifests:
+            rows = manifest.take(np.arange(manifest.n_rows))
+            digest.update(repr([source.identity for source in rows.sources]).encode())
+            for column in (rows.source, rows.offset, rows.length, rows.state):
+                digest.update(np.ascontiguousarray(column))
+            digest.update(rows.inline)
+    return f"sha256:{digest.hexdigest()}"
+
+
+# How it is laid out
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The options of `copy` that say how arrays are laid out."""
+
+    chunks: Mapping[str, int]
+    shards: Shards
+    codec: str
+    grid: Literal["regular", "rectilinear"]
+
+    def check(self, group: VirtualGroup) -> None:
+        """Refuse lengths along dimensions that no array has, and lengths that cannot be.
+
+        Raises
+        ------
+        InvalidRequestError
+            Naming the dimension.
+        """
+        known = {dim for array in group.all_arrays().values() for dim in array.dims}
+        for name in ("chunks", "shards"):
+            lengths = getattr(self, name)
+            if not isinstance(lengths, Mapping):
+                continue
+            check_names("the catalog", lengths, known, kind="dimension")
+            for dim, length in lengths.items():
+                if length < 1 and length != -1:
+                    raise InvalidRequestError(
+                        f"length of {name} must be >= 1, or -1 for the whole dimension, got"
+                        f" {length} (dimension {dim!r})"
+                    )
+        for dim, length in ({} if isinstance(self.shards, str) else self.shards).items():
+            chunk = self.chunks.get(dim, 1)
+            if length > 0 and chunk > 0 and length % chunk:
+                raise InvalidRequestError(
+                    f"a shard of {length} is not divisible by chunks of {chunk} (dimension {dim!r})"
+                )
+
+    def of(self, array: VirtualArray, resources: Resources) -> ArrayView:
+        """The Zarr array that is written of an array."""
+        asked = {d: _whole(n, array, d) for d, n in self.chunks.items() if d in array.dims}
+        options = ViewOptions(View.PORTABLE, grid=self.grid, chunks=asked or None)
+        chunks = _inside(show(array, options).metadata.grid)
+        lengths = {} if isinstance(self.shards, str) else self.shards
+        is_one = chunks.n_chunks <= 1 and not any(dim in lengths for dim in array.dims)
+        if self.shards == "none" or is_one or not chunks.is_regular:
+            return view_to_write(array, chunks, None, self.codec)
+        most_bytes = min(SHARD_BYTES, (resources.memory - BASE_BYTES) // 8)
+        shard = list(shard_shape_for(chunks, max(1, array.dtype.itemsize), most_bytes))
+        for number, (dim, axis) in enumerate(zip(array.dims, chunks.axes, strict=True)):
+            if dim in lengths:
+                n_chunks = -(-_whole(lengths[dim], array, dim) // axis.uniform_length)
+                shard[number] = max(1, min(n_chunks, axis.n_chunks)) * axis.uniform_length
+        return view_to_write(array, chunks, shard, self.codec)
+
+
+def _whole(length: int, array: VirtualArray, dim: str) -> int:
+    """A length, or for -1 that of the dimension."""
+    return max(1, array.shape[array.dims.index(dim)]) if length == -1 else length
+
+
+def _inside(grid: ChunkGrid) -> ChunkGrid:
+    """The grid without what the chunks of an axis are longer than the axis."""
+    return ChunkGrid(
+        tuple(
+            GridAxis.uniform(axis.extent, min(axis.uniform_length, max(1, axis.extent)))
+            if axis.is_uniform
+            else axis
+            for axis in grid.axes
+        )
+    )
+
+
+def _plans(group: VirtualGroup, layout: _Layout, resources: Resources) -> dict[str, RewritePlan]:
+    """How each array is written, by path."""
+    plans = {}
+    for path, array in group.all_arrays().items():
+        n_requests = MAX_REQUESTS if _is_far(array) else None
+        try:
+            view = layout.of(array, resources)
+            plans[path] = plan_rewrite(view, replace(resources, n_requests=n_requests))
+        except GridrefError as error:
+            raise error.located(Place(variable=path)) from error.__cause__
+    return plans
+
+
+def _is_far(array: VirtualArray) -> bool:
+    """Whether servers have to be waited for; some sources of a manifest tell."""
+    known = (each.sources for each in array.manifests if isinstance(each, KnownSources))
+    return any(not is_local(source.url) for sources in known for source in sources[:1])
+
+
+# Metadata, and the note beside a copy that is not finished
+
+_NOTE = f"{DRAFTS}/copy.json"
+
+
+def _documents(group: VirtualGroup, views: Mapping[str, ArrayView]) -> dict[str, dict[str, Any]]:
+    """The ``zarr.json`` of every group and array by path; that of the root, first, has all."""
+    below: dict[str, dict[str, Any]] = {
+        path: group_document(attributes_to_json(each.attrs, None))
+        for path, each in group.walk()
+        if path
+    }
+    below |= {path: view.metadata.to_json() for path, view in views.items()}
+    return {"": group_document(attributes_to_json(group.attrs, None), below), **below}
+
+
+def _dumped(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _begin(
+    url: str,
+    sink: LocalSink | RemoteSink,
+    content: str,
+    documents: Mapping[str, Any],
+    storage_options: Mapping[str, Any] | None,
+) -> None:
+    """Note what is copied; or make sure that it is what was begun before.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the target holds something else.
+    """
+    digest = hashlib.sha256(content.encode() + _dumped(documents)).hexdigest()
+    note = json.dumps({"gridref_copy": 1, "digest": digest}).encode()
+    held = sink.tail(_NOTE, len(note) + 1)
+    if held is None and {*open_folder(url, storage_options).names()} - {DRAFTS}:
+        raise InvalidRequestError(
+            "the target holds something already: remove it, or copy to another address",
+            Place(source=url),
+        )
+    if held is None and sink.put(_NOTE, [note]):
+        return
+    if sink.tail(_NOTE, len(note) + 1) != (len(note), note):
+        raise InvalidRequestError(
+            "the target holds an unfinished copy of something else, or with other options: remove"
+            " it, or copy to another address",
+            Place(source=url),
+        )
+
+
+# Copying
+
+
+def _copied(
+    plans: Mapping[str, RewritePlan],
+    sink: LocalSink | RemoteSink,
+    storage_options: Mapping[str, Any] | None,
+    progress: Progress | None,
+) -> Iterator[tuple[str, CopiedArray]]:
+    """Copy the arrays one after the other."""
+    total, before = sum(plan.n_units for plan in plans.values()), 0
+    for path, plan in plans.items():
+        reader = reader_for(
+            storage_options, cache_bytes=0, n_threads=plan.n_threads, n_requests=plan.n_requests
+        )
+
+        def told(done: int, _of: int, before: int = before) -> None:
+            if progress is not None:
+                progress(before + done, total)
+
+        done = rewrite(plan, reader, sink, prefix=f"{path}/", path=path, progress=told)
+        before += plan.n_units
+        yield (
+            path,
+            replace(
+                _foreseen(plan),
+                n_objects=len(done.objects),
+                n_adopted=done.n_adopted,
+                n_bytes=done.bytes_out,
+                n_decoded=done.n_decoded,
+                seconds=done.seconds,
+            ),
+        )
+
+
+def _foreseen(plan: RewritePlan) -> CopiedArray:
+    """What is known of an array before it is copied."""
+    grid = plan.view.chunk_grid
+    return CopiedArray(
+        shape=grid.shape,
+        chunks=tuple(axis.uniform_length for axis in grid.axes) if grid.is_regular else None,
+        shards=None
+        if plan.view.shards is None
+        else tuple(axis.uniform_length for axis in plan.view.shards.grid.axes),
+        n_objects=math.prod(plan.view.metadata.grid.grid_shape),
+        n_adopted=0,
+        n_bytes=0,
+        n_stored=plan.n_stored,
+        n_decoded=plan.n_decoded,
+        seconds=0.0,
+    )
