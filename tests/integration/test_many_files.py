@@ -244,6 +244,21 @@ def test_the_progress_bar_shows_what_the_server_counted(site: Site, n_processes:
     assert "files/s" in last
 
 
+def test_the_progress_bar_says_when_the_catalog_is_written(site: Site, tmp_path: Path) -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=160, color_system=None)
+    said: list[str] = []
+
+    def show(done: int, total: int) -> None:
+        progress(done, total)
+        said.append(progress.what)
+
+    with ScanProgress(console, quiet=False) as progress:
+        gridref.build(urls(site), tmp_path / "c.gridref", "time", progress=show)
+    assert said == ["reading files"] * (N_FILES - 1) + ["combining files", "writing"]
+    assert "writing" in shown.getvalue()
+
+
 @pytest.mark.long(but=1)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("jobs", ["1", "2"])

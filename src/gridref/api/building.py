@@ -616,7 +616,8 @@ def build(
         A plan that ``gridref plan --json`` saved. If anything differs from it, nothing is written
         and every difference is listed as a problem.
     progress
-        Called with the number of files done, and of all files.
+        Called with the number of files done, and of all files. When these are combined and the
+        catalog is about to be written, it is called with the last numbers again.
 
     Returns
     -------
@@ -653,6 +654,8 @@ def build(
         )
     how, done = job.combined(files, progress)
     done = as_expected(done, expect)
+    if progress is not None and done.group is not None:
+        progress(len(done.report.files), len(done.report.files))
     group = with_identity(with_drifts(done), kept, coverage, storage_options)
     if checksums:
         group = with_checksums(group, storage_options)

@@ -323,13 +323,15 @@ def scanner_of(location: Location) -> Scanner:
     Raises
     ------
     SourceFormatError
-        If none does; the error says what it looks like, and names all formats.
+        If none does; the error says what it looks like, and names all formats if it is not empty.
     """
     for scanner in scanners():
         if scanner.recognises(location):
             return scanner
-    known = ", ".join(scanner.name for scanner in scanners())
-    reason = Message(describe(location), f"; gridref scans {known}")
+    reason = describe(location)
+    if location.is_folder or location.head:
+        known = ", ".join(scanner.name for scanner in scanners())
+        reason = Message(reason, f"; gridref scans {known}")
     raise SourceFormatError(reason, location.place)
 
 

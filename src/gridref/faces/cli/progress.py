@@ -54,7 +54,13 @@ class ScanProgress:
     """A progress bar with requests, bytes, speed and time left; calls with (done, total) move it.
 
     Requests and bytes are those of all readers that are made inside of the ``with`` block. Files
-    are listed until the first call, and combined after the last one.
+    are listed until the first call, and combined after all are done. When that is said again, the
+    result is written.
+
+    Attributes
+    ----------
+    what
+        What is being done to files.
     """
 
     def __init__(self, console: Console, quiet: bool, unit: str = "files") -> None:
@@ -71,8 +77,8 @@ class ScanProgress:
             transient=True,
             disable=quiet or not console.is_terminal,
         )
-        self._of_files = unit == "files"
-        self._task = self._bar.add_task("listing files" if self._of_files else unit, total=None)
+        self._of_files, self.what = unit == "files", "listing files"
+        self._task = self._bar.add_task(self.what if self._of_files else unit, total=None)
 
     def __enter__(self) -> Self:
         from gridref.io import counted_traffic
@@ -87,6 +93,9 @@ class ScanProgress:
 
     def __call__(self, done: int, total: int) -> None:
         """Show that so much is done."""
-        what = "combining files" if done == total else "reading files"
-        shown = what if self._of_files else None
+        if done < total:
+            self.what = "reading files"
+        else:
+            self.what = "writing" if self.what == "combining files" else "combining files"
+        shown = self.what if self._of_files else None
         self._bar.update(self._task, completed=done, total=total, description=shown)
