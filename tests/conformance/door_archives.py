@@ -23,6 +23,7 @@ from gridref.io import SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.zarr_metadata import packed_dtype
 from gridref.serve.reader import Reader
+from tests.conformance.door_formats import image_and_volume_files
 from tests.hdf4_files import set_chunks, set_nbit
 from tests.integration.archives import write_months
 from tests.shared_data import shared_data_folder
@@ -35,8 +36,11 @@ LEFT_OUT = {"bad_input", "cve", "not_hdf5"}
 """Folders of what is hostile on purpose."""
 SUFFIXES = {
     *(".h5", ".hdf5", ".nc", ".nc4", ".mat", ".tif", ".tiff"),
-    *(".hdf", ".hdf4", ".grib", ".grib1", ".grib2", ".dmrpp"),
+    *(".hdf", ".hdf4", ".grib", ".grib1", ".grib2", ".dmrpp", ".cdf"),
+    *(".jp2", ".j2k", ".j2c", ".jpc", ".fits", ".b2nd"),
 }
+FOLDERS = ("formats/n5/*/*/",)
+"""Patterns of what is a folder."""
 
 Selection = tuple[slice, ...]
 
@@ -159,8 +163,10 @@ def comparable(values: Any) -> NDArray[Any]:
 
 
 def _shared() -> Iterator[tuple[tuple[Path, ...], VirtualGroup]]:
-    for path in sorted(shared_data_folder().rglob("*")):
-        if path.suffix not in SUFFIXES or LEFT_OUT & {*path.parts} or not path.is_file():
+    files = (path for path in shared_data_folder().rglob("*") if path.suffix in SUFFIXES)
+    folders = (path for pattern in FOLDERS for path in shared_data_folder().glob(pattern))
+    for path in sorted([*filter(Path.is_file, files), *folders]):
+        if LEFT_OUT & {*path.parts}:
             continue
         try:
             yield (path,), gridref.scan(path, on_unsupported="skip")
@@ -180,6 +186,8 @@ def _generated(folder: Path) -> Iterator[tuple[tuple[Path, ...], VirtualGroup]]:
     for name, make in makers.items():
         make(folder / name)
         yield (folder / name,), gridref.scan(folder / name)
+    for path in image_and_volume_files(folder):
+        yield (path,), gridref.scan(path)
     for name, options in TIFFS.items():
         image = np.arange(50 * 37 * 3, dtype="u2").reshape(50, 37, 3)
         tifffile.imwrite(folder / name, image, photometric="rgb", **options)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import zarr
 import gridref
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.faces.http import create_app
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualGroup
 from gridref.serve.names import IN_ADDRESSES, IN_ZARR, shown_name
 from tests.conformance.door_archives import Archive
 from tests.uvicorn_server import running
@@ -51,10 +52,10 @@ class Place:
         return self.folder / f"{archive.name}.gridref"
 
 
-Open = Callable[[Archive, Place, str], xr.Dataset]
-"""Opens the group at a path."""
-Refuse = Callable[[VirtualArray], Any]
-"""Raises where an array is refused by name."""
+Open = Callable[[Archive, Place], Callable[[str], xr.Dataset]]
+"""Opens an archive once; what that gives opens the group at a path."""
+Refuse = Callable[[VirtualGroup], Any]
+"""Raises where arrays of a group are refused by name."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Door:
     name, about
         Its name, and what a user calls.
     open
-        Opens a group.
+        Opens an archive, and then its groups.
     pipeline
         zarr-python's codec pipeline.
     samples
@@ -101,8 +102,9 @@ def shown_path(path: str, unsafe: re.Pattern[str]) -> str:
     return "/".join(shown_name(name, unsafe) for name in path.split("/"))
 
 
-def _engine(archive: Archive, place: Place, group: str) -> xr.Dataset:
-    return xr.open_dataset(place.catalog(archive), engine="gridref", group=group, **RAW)
+def _engine(archive: Archive, place: Place) -> Callable[[str], xr.Dataset]:
+    catalog = place.catalog(archive)
+    return lambda group: xr.open_dataset(catalog, engine="gridref", group=group, **RAW)
 
 
 def _open_zarr(store: Any, group: str, **options: Any) -> xr.Dataset:
@@ -112,49 +114,54 @@ def _open_zarr(store: Any, group: str, **options: Any) -> xr.Dataset:
 
 
 def _store(**options: Any) -> Open:
-    def opened(archive: Archive, place: Place, group: str) -> xr.Dataset:
-        return _open_zarr(gridref.open_store(archive.group, **options), group)
+    return lambda archive, place: partial(_open_zarr, gridref.open_store(archive.group, **options))
+
+
+def _url(archive: Archive, place: Place) -> Callable[[str], xr.Dataset]:
+    return partial(_open_zarr, f"gridref::file://{place.catalog(archive)}")
+
+
+def _http(view: str) -> Open:
+    return lambda archive, place: partial(_open_zarr, f"{place.url}/{archive.name}/{view}")
+
+
+def _kerchunk(archive: Archive, place: Place) -> Callable[[str], xr.Dataset]:
+    references = to_kerchunk(archive.group, zarr_format=3)
+    return partial(_open_zarr, "reference://", storage_options={"fo": references})
+
+
+def _virtual(archive: Archive, place: Place) -> Callable[[str], xr.Dataset]:
+    first, several = archive.sources[0], len(archive.sources) > 1
+    in_groups = any("/" in path for path in archive.group.all_arrays())
+    file = gridref.scan(first, on_unsupported="skip") if in_groups else first
+
+    def opened(group: str) -> xr.Dataset:
+        catalog = place.folder / f"{archive.name}-virtual-{group.replace('/', '-')}.gridref"
+        options: dict[str, Any] = {
+            "group": group or None,
+            "loadable_variables": (),
+            "decode_times": False,
+        }
+        if several:
+            virtual = gridref.open_virtual_mfdataset(
+                archive.sources, "time", combine="nested", on_unsupported="skip", **options
+            )
+        elif in_groups:
+            virtual = gridref.open_virtual_dataset(file, **options)
+        else:
+            virtual = gridref.open_virtual_dataset(file, on_unsupported="skip", **options)
+        virtual.gridref.save(catalog)
+        return xr.open_dataset(catalog, engine="gridref", **RAW)
 
     return opened
 
 
-def _url(archive: Archive, place: Place, group: str) -> xr.Dataset:
-    return _open_zarr(f"gridref::file://{place.catalog(archive)}", group)
+def _natively(group: VirtualGroup) -> None:
+    zarr.open_group(gridref.open_store(group, "native"), mode="r")
 
 
-def _http(view: str) -> Open:
-    return lambda archive, place, group: _open_zarr(f"{place.url}/{archive.name}/{view}", group)
-
-
-def _kerchunk(archive: Archive, place: Place, group: str) -> xr.Dataset:
-    references = to_kerchunk(archive.group, zarr_format=3)
-    return _open_zarr("reference://", group, storage_options={"fo": references})
-
-
-def _virtual(archive: Archive, place: Place, group: str) -> xr.Dataset:
-    catalog = place.folder / f"{archive.name}-virtual-{group.replace('/', '-')}.gridref"
-    options: dict[str, Any] = {
-        "group": group or None,
-        "loadable_variables": (),
-        "decode_times": False,
-        "on_unsupported": "skip",
-    }
-    if len(archive.sources) > 1:
-        virtual = gridref.open_virtual_mfdataset(
-            archive.sources, "time", combine="nested", **options
-        )
-    else:
-        virtual = gridref.open_virtual_dataset(archive.sources[0], **options)
-    virtual.gridref.save(catalog)
-    return xr.open_dataset(catalog, engine="gridref", **RAW)
-
-
-def _natively(array: VirtualArray) -> None:
-    zarr.open_group(gridref.open_store(VirtualGroup({"a": array}), "native"), mode="r")
-
-
-def _as_references(array: VirtualArray) -> None:
-    to_kerchunk(VirtualGroup({"a": array}), zarr_format=3)
+def _as_references(group: VirtualGroup) -> None:
+    to_kerchunk(group, zarr_format=3)
 
 
 _BY_ADDRESS: dict[str, Any] = {"samples": True, "unsafe": IN_ADDRESSES}
