@@ -1,11 +1,12 @@
 """Read source files with their original readers, to compare chunks with them.
 
-h5py, tifffile, netCDF4, pyhdf, astropy and rasterio take long to load. They are imported when a
-file of theirs is opened.
+h5py, tifffile, netCDF4, pyhdf, astropy, rasterio, tensorstore, wkw and blosc2 take long to load.
+They are imported when a file of theirs is opened.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from ast import literal_eval
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, cast
 
@@ -30,13 +32,18 @@ from gridref.errors import (
 )
 from gridref.extras import missing_package
 from gridref.forks import new_rlock
+from gridref.formats.b2nd.original import OriginalArray
 from gridref.formats.fits.original import OriginalImages
 from gridref.formats.grib.original import Eccodes
 from gridref.formats.jpeg2000.original import RasterioFile
+from gridref.formats.n5.original import OriginalDataset
+from gridref.formats.precomputed.original import OriginalScale
+from gridref.formats.volume_files import VolumeFiles
+from gridref.formats.wkw.original import OriginalFile
 from gridref.io import ScanFile, open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.encoding import Encoding
+from gridref.model.encoding import Codec, Encoding
 from gridref.model.manifest import ChunkState, Source
 from gridref.model.source_policy import SourcePolicy
 from gridref.serve.plan import CrossProduct, PieceBatch
@@ -206,12 +213,33 @@ class Piece:
 
 
 def axis_order(encoding: Encoding) -> Sequence[int]:
-    """For each axis of the file, its position among the axes of the array."""
-    head = encoding.codecs[0]
-    if head.name in ("reshape", "gridref.select"):
+    """For each axis of the file, its position among the axes of the array.
+
+    Axes of length 1 that were added after scanning are beside one of the file's.
+    """
+    return _axis_order(encoding.codecs, encoding.chunk_shape)
+
+
+def _axis_order(codecs: Sequence[Codec], lengths: Sequence[int]) -> Sequence[int]:
+    head = codecs[0]
+    if head.name == "transpose":
+        order: Sequence[int] = head.configuration["order"]
+        return order
+    if head.name not in ("reshape", "gridref.select"):
+        return range(len(lengths))
+    groups = head.configuration["shape"] if head.name == "reshape" else ()
+    if not _only_adds_axes(groups, lengths):
         raise UnsupportedFeatureError("its axes were added or dropped after scanning")
-    order: Sequence[int] = range(len(encoding.chunk_shape))
-    return head.configuration["order"] if head.name == "transpose" else order
+    inner = _axis_order(codecs[1:], [math.prod(lengths[axis] for axis in own) for own in groups])
+    return [axis for number in inner for axis in groups[number]]
+
+
+def _only_adds_axes(groups: Sequence[Sequence[int] | int], lengths: Sequence[int]) -> bool:
+    """Whether a codec that merges groups of axes only drops those of length 1."""
+    merged = [group for group in groups if not isinstance(group, int)]
+    n_long = [sum(lengths[axis] != 1 for axis in group) for group in merged]
+    axes = sorted(chain.from_iterable(merged))
+    return len(merged) == len(groups) > 0 and axes == [*range(len(lengths))] and max(n_long) <= 1
 
 
 def source_of(array: VirtualArray, block: int, row: int) -> tuple[Source | None, int | None]:
@@ -302,6 +330,10 @@ class Own:
         Its values, by a slice for each axis.
     exact
         Whether the values are stored, not worked out of a georeference.
+    within
+        How far labels may be from these values, which others have rounded.
+    period
+        What labels may differ by as often as they like; 0 for nothing.
     """
 
     name: str
@@ -310,6 +342,8 @@ class Own:
     attrs: Mapping[str, Any]
     read: Callable[[Region], NDArray[Any]]
     exact: bool = True
+    within: float = 0.0
+    period: float = 0.0
 
 
 class Original(Protocol):
@@ -748,29 +782,74 @@ class _GRIBOriginal(_Unnamed):
     def __init__(self, file: Any) -> None:
         self.file = file
         self.eccodes = Eccodes()
+        self._located: tuple[tuple[bytes, str], Mapping[str, Any]] | None = None
 
     def read(self, chunk: Chunk) -> NDArray[Any]:
-        short_name = chunk.attrs.get("GRIB_shortName")
-        if chunk.offset is None or not isinstance(short_name, str):
-            raise UnsupportedFeatureError("it is no field of its source")
-        try:
-            (head,) = self.file.read_many([chunk.offset], [16])
-            (message,) = self.file.read_many([chunk.offset], [total_length(head)])
-            values = self.eccodes.values(message, short_name)
-        except ImportError as error:
-            raise missing_package("comparing with GRIB files", error) from error
-        except ValueError as error:
-            raise UnsupportedFeatureError(f"eccodes cannot decode it: {error}") from error
+        with self._refusing("decode"):
+            values = self.eccodes.values(*self._field(chunk))
         shape = [along.stop - along.start for along in chunk.region]
         return np.asarray(values, "f4").reshape(shape)
 
+    def _field(self, chunk: Chunk) -> tuple[bytes, str]:
+        """The message that holds a field, and the field's short name."""
+        short_name = chunk.attrs.get("GRIB_shortName")
+        if chunk.offset is None or not isinstance(short_name, str):
+            raise UnsupportedFeatureError("it is no field of its source")
+        (head,) = self.file.read_many([chunk.offset], [16])
+        (message,) = self.file.read_many([chunk.offset], [total_length(head)])
+        return bytes(message), short_name
+
+    @staticmethod
+    @contextmanager
+    def _refusing(what: str) -> Iterator[None]:
+        try:
+            yield
+        except ImportError as error:
+            raise missing_package("comparing with GRIB files", error) from error
+        except ValueError as error:
+            raise UnsupportedFeatureError(f"eccodes cannot {what} it: {error}") from error
+
     def located(self, chunk: Chunk) -> Located:
-        n_axes = len(chunk.stored_shape)
-        return Located(str(chunk.attrs.get("GRIB_shortName")), (None,) * n_axes, (0,) * n_axes)
+        """A field is a dataset of its own: its name is offset and short name."""
+        name = f"{chunk.offset} {chunk.attrs.get('GRIB_shortName')}"
+        field = self._field(chunk)
+        n_axes = 0
+        labels: Mapping[str, Any] = {}
+        with suppress(UnsupportedFeatureError), self._refusing("label"):
+            n_axes, labels = self.eccodes.labels(*field)
+        self._located = field, labels  # what labels it is asked for next
+        n_others = len(chunk.stored_shape) - n_axes
+        return Located(name, (*[None] * n_others, *range(n_axes)), (0,) * len(chunk.stored_shape))
+
+    def named(self, beside: str, name: str) -> Own | None:
+        assert self._located is not None
+        field, labels = self._located
+        own, units = f"{beside} {name}", _GRIB_UNITS.get(name, {})
+        if name in labels:
+            label = np.asarray(labels[name])
+            return Own(own, (), (), units, lambda region: label[region])
+        if name not in ("latitude", "longitude"):
+            return None
+        try:
+            places, axes = self.eccodes.places(*field, name)
+        except ValueError:
+            return None
+        period = 360.0 if name == "longitude" else 0.0
+        return Own(
+            own, axes, places.shape, units, lambda at: places[at], within=1e-3, period=period
+        )
 
     def close(self) -> None:
         self.eccodes.close()
         self.file.close()
+
+
+_SECONDS = {"units": "seconds since 1970-01-01T00:00:00", "calendar": "proleptic_gregorian"}
+_GRIB_UNITS: Mapping[str, Mapping[str, str]] = {
+    "time": _SECONDS,
+    "valid_time": _SECONDS,
+    "step": {"units": "seconds"},
+}
 
 
 class _FITSOriginal(_Unnamed):
@@ -836,6 +915,100 @@ class _JPEG2000Original(_Unnamed):
         self.file.close()
 
 
+class _Volume(Protocol):
+    """An array of chunk files in its original reader, which raises errors of its own."""
+
+    shape: Shape
+
+    def read(self, region: Region) -> NDArray[Any]: ...
+
+
+class _VolumeOriginal(_Unnamed):
+    """An array of a volume format, or a part of one that a file holds.
+
+    Parameters
+    ----------
+    volume
+        The array.
+    reader
+        What it is open in.
+    files
+        The files around the one that is compared.
+    """
+
+    def __init__(self, volume: _Volume, reader: str, files: VolumeFiles | None = None) -> None:
+        self.volume, self.reader, self.files = volume, reader, files
+
+    def read(self, chunk: Chunk) -> NDArray[Any]:
+        own = _lined_up(chunk.region, chunk.stored_shape, self._shape(chunk))
+        try:
+            values = self.volume.read(own)
+        except Exception as error:
+            raise UnsupportedFeatureError(f"{self.reader} cannot read it: {error}") from error
+        return values.reshape([along.stop - along.start for along in chunk.region])
+
+    def _shape(self, chunk: Chunk) -> Shape:
+        shape = self.volume.shape
+        if without_unit_axes(shape) != without_unit_axes(chunk.stored_shape):
+            raise UnsupportedFeatureError(f"its source has an array of shape {shape}")
+        return shape
+
+    def located(self, chunk: Chunk) -> Located:
+        axes = _axes_lined_up(chunk.stored_shape, self._shape(chunk))
+        return Located("array", axes, (0,) * len(axes))
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        if not isinstance(self.volume, OriginalScale):
+            return None
+        centres = self.volume.centres(axis)
+        if centres is None:
+            return None
+        units = {"units": "nm"}
+        return Own(str(axis), (axis,), centres.shape, units, lambda own: centres[own], exact=False)
+
+    def close(self) -> None:
+        if isinstance(self.volume, OriginalFile):
+            self.volume.close()
+        if self.files is not None:
+            self.files.close()
+
+
+_VOLUMES: Mapping[str, tuple[str, Callable[[VolumeFiles], _Volume | None]]] = {
+    "N5 containers": ("tensorstore", OriginalDataset.around),
+    "precomputed volumes": ("tensorstore", OriginalScale.around),
+    "WKW datasets": ("wkw", OriginalFile.around),
+    "Blosc2 arrays": ("blosc2", OriginalArray.around),
+}
+"""Formats whose chunks are files with names of their own: the reader, and what finds the array."""
+
+
+def _volume_around(
+    url: str, storage_options: Mapping[str, Any] | None, policy: SourcePolicy | None
+) -> Original | None:
+    """The volume that a file belongs to; None if its name is no chunk's."""
+    files = VolumeFiles(url, storage_options, policy)
+    for what, (reader, around) in _VOLUMES.items():
+        with _opening(what, reader):
+            volume = around(files)
+            if volume is not None:
+                return _VolumeOriginal(volume, reader, files)
+    return None
+
+
+@contextmanager
+def _opening(what: str, reader: str) -> Iterator[None]:
+    """Errors of opening a volume, in words of ours."""
+    try:
+        yield
+    except ImportError as error:
+        raise missing_package(f"comparing with {what}", error) from error
+    except GridrefError:
+        raise
+    except Exception as error:
+        reason = f"{reader} cannot open its source: {error}"
+        raise UnsupportedFeatureError(reason) from error
+
+
 class Originals:
     """Opens source files with their original readers, and keeps the last one open.
 
@@ -876,9 +1049,16 @@ class Originals:
 def _open_original(
     url: str, storage_options: Mapping[str, Any] | None, policy: SourcePolicy | None
 ) -> Original:
+    volume = _volume_around(url, storage_options, policy)
+    if volume is not None:
+        return volume
     file = cast(Any, open_for_scan(url, storage_options, policy=policy))
-    magic = file.read(4)
+    magic = file.read(10)
     file.seek(0)
+    if magic[1:] == b"\xa8b2frame\0":
+        with file, _opening("Blosc2 arrays", "blosc2"):
+            return _VolumeOriginal(OriginalArray.of_frame(file), "blosc2")
+    magic = magic[:4]
     if magic[:2] in (b"II", b"MM"):
         return _TIFFOriginal(file)
     if magic in (b"CDF\x01", b"CDF\x02", b"CDF\x05"):

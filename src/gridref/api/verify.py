@@ -41,6 +41,7 @@ from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local
 from gridref.io.ahead import in_threads
 from gridref.model.array import VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.manifest import ChunkState
 from gridref.options import verb
 from gridref.serve.plan import plan_read
 from gridref.serve.reader import Reader
@@ -206,6 +207,7 @@ def verify(
 
 
 _INLINE = "its values are inline and name no file"
+_ABSENT = "no file holds some of its chunks, which read as the fill value"
 
 
 class _Comparison:
@@ -262,7 +264,7 @@ def _compare(
     got = _read(piece, reader)
     try:
         if source is None:
-            raise UnsupportedFeatureError(_INLINE)
+            raise UnsupportedFeatureError(_why_no_file(piece))
         originals.of(source.url, source.policy)
         raw = _original(originals, source.url, offset, piece)
     except UnsupportedFeatureError as error:
@@ -290,6 +292,13 @@ def _compare(
             tally.differences.append(Difference(where, found.difference))
         if found.not_compared:
             tally.not_compared[found.path, found.not_compared] = None
+
+
+def _why_no_file(piece: Piece) -> str:
+    batch, member = piece.batch, piece.member
+    manifest = piece.cross.array.manifests[int(batch.manifest[member])]
+    chunk = manifest.take(batch.row[member : member + 1])
+    return _ABSENT if chunk.state[0] == ChunkState.MISSING else _INLINE
 
 
 def _read(piece: Piece, reader: Reader) -> NDArray[Any] | DecodeError:

@@ -134,11 +134,11 @@ class Labels:
             else ""
         )
 
-    def tolerance(self, own: Own) -> float:
-        """How far labels may differ, in parts of their spacing."""
+    def room(self, own: Own) -> _Room:
+        """How far labels may differ."""
         if own.exact and self.pixels is None:
-            return 0.0
-        return max(0.01 if self.pixels is None else self.pixels, 1e-6)
+            return _Room(within=own.within, period=own.period)
+        return _Room(max(0.01 if self.pixels is None else self.pixels, 1e-6))
 
     def _whole(self, path: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """All values of a label, as stored and decoded."""
@@ -285,7 +285,7 @@ class LabelsOfFile:
         message = _differing(
             _Side(shown, shown_raw, array.attrs),
             _Side(held, held_raw, own.attrs),
-            self.labels.tolerance(own),
+            self.labels.room(own),
         )
         instead = self.labels.taken_instead(path, array) if message else ""
         if instead:
@@ -445,6 +445,25 @@ def _laid_as(values: NDArray[Any], dims: list[str], wanted: tuple[str, ...]) -> 
 
 
 @dataclass(frozen=True)
+class _Room:
+    """How far labels may differ.
+
+    Attributes
+    ----------
+    parts
+        In parts of their spacing.
+    within
+        In their units.
+    period
+        What they may differ by as often as they like; 0 for nothing.
+    """
+
+    parts: float = 0.0
+    within: float = 0.0
+    period: float = 0.0
+
+
+@dataclass(frozen=True)
 class _Side:
     """Labels as decoded and as stored, and what says their meaning."""
 
@@ -475,7 +494,7 @@ def differing_meaning(
     if all(_text(attrs.get(name)) == _text(own.get(name)) for name in MEANING_ATTRIBUTES):
         return ""
     return _differing(
-        _Side(_decoded(got, attrs), got, attrs), _Side(_decoded(raw, own), raw, own), 0.0
+        _Side(_decoded(got, attrs), got, attrs), _Side(_decoded(raw, own), raw, own), _Room()
     )
 
 
@@ -552,7 +571,7 @@ def _decoded(raw: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[Any]:
     return raw
 
 
-def _differing(cube: _Side, file: _Side, tolerance: float) -> str:
+def _differing(cube: _Side, file: _Side, allowed: _Room) -> str:
     """How labels differ; empty where they mean the same."""
     try:
         held = np.broadcast_to(file.values, cube.values.shape)
@@ -579,10 +598,13 @@ def _differing(cube: _Side, file: _Side, tolerance: float) -> str:
     ):
         room = 1e-6
     same = (shown == held) | ((shown != shown) & (held != held))
-    if (room or tolerance) and not same.all():
+    if (room or allowed != _Room()) and not same.all():
         with np.errstate(invalid="ignore"):
-            far = room * max(_most(shown), _most(held)) + tolerance * _spacing(held)
-            same |= np.abs(np.subtract(shown, held, dtype="f8")) <= far
+            far = room * max(_most(shown), _most(held)) + allowed.parts * _spacing(held)
+            apart = np.abs(np.subtract(shown, held, dtype="f8"))
+            if allowed.period:
+                apart = np.minimum(apart % allowed.period, -apart % allowed.period)
+            same |= apart <= far + allowed.within
     return "" if same.all() else _words(shown, held, ~same)
 
 
