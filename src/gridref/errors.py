@@ -69,6 +69,7 @@ __all__ = [
     "MissingPackageError",
     "NotRepresentableError",
     "Option",
+    "OverlayNotUsedWarning",
     "Place",
     "Problem",
     "ReadError",
@@ -337,6 +338,10 @@ class LeftOutWarning(UserWarning):
 
 class SkippedFilesWarning(LeftOutWarning):
     """Files were left out, as ``on_error="skip"`` asks for: says which, and why."""
+
+
+class OverlayNotUsedWarning(UserWarning):
+    """An overlay cannot be read, so its elements came from the files: says which, and why."""
 
 
 class UnsupportedFeatureError(ScanError):

@@ -36,6 +36,8 @@ from gridref.catalog.history import (
     untagged,
 )
 from gridref.catalog.opening import PendingPolicy, group_of
+from gridref.catalog.overlays import OverlayPolicy
+from gridref.catalog.sheet_folders import remove_sheets
 from gridref.catalog.sources import SourceRules
 from gridref.errors import (
     CatalogConflictError,
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from gridref.api.file_changes import Vanished
     from gridref.api.layout.layouts import AnyLayout, Order
     from gridref.api.outcomes import RunOptions
+    from gridref.api.overlays import OverlayInfo
     from gridref.api.places import At
     from gridref.combine import CombineOptions
 
@@ -450,6 +453,140 @@ class Catalog(CatalogGroup):
             raise InvalidRequestError(f"the snapshot is tagged {tags[0]!r}, and so it stays")
         return replace(self, keeper=self._kept.amending(self.info.snapshot))
 
+    def rechunk(
+        self,
+        array: str,
+        chunks: Mapping[str, int] | None = None,
+        *,
+        where: Mapping[str, slice] | None = None,
+        to: str | os.PathLike[str] | None = None,
+        shards: Mapping[str, int] | None = None,
+        codec: str = "shuffle-zstd",
+        memory: int | str = "1GB",
+        n_threads: int | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Catalog:
+        """Write an overlay: the same elements of an array in other chunks, which reads then use.
+
+        The files stay as they are. Each read takes the cheaper of the files and the overlays, box
+        by box. After changes of the catalog, an overlay answers for those elements only whose files
+        are the same. The same call then writes what is missing, and continues a call that was
+        interrupted.
+
+        Parameters
+        ----------
+        array
+            Path of the array.
+        chunks
+            Chunk lengths by dimension: ``{"time": -1, "lat": 20, "lon": 20}``. -1 stands for the
+            whole dimension. Dimensions left out get lengths that make chunks of about 8 MB. None
+            brings all overlays of the array that are in the catalog's folder up to date.
+        where
+            Labels along some dimensions, as for `xarray.Dataset.sel`: ``{"lat": slice(40, 60)}``.
+            Positions along dimensions without an index coordinate.
+        to
+            Folder for the overlay, by default ``overlays`` in the catalog's.
+        shards
+            Shard lengths by dimension, rounded up to whole chunks. By default shards are of at most
+            128 MB, decoded.
+        codec
+            ``"shuffle-zstd"``, ``"blosc"``, ``"zstd"``, ``"gzip"`` or ``"none"``.
+        memory
+            Most memory that the process may take: bytes, or a text like ``"2GB"``.
+        n_threads
+            Threads that decode and encode, by default one for each core.
+        dry_run
+            Only report what would be written.
+        progress
+            Called with the number of parts that are done, and of all.
+
+        Returns
+        -------
+        Catalog
+            The catalog with the overlay. Its report says what was written.
+
+        Raises
+        ------
+        InvalidRequestError
+            For an unknown array, dimension or codec, chunks of more than 64 MB, or too little
+            memory.
+        ReadError
+            If a chunk of the files cannot be read. Nothing of the sheet is used.
+        CatalogError, SourceUnavailableError
+            If the catalog or the overlay cannot be written.
+        """
+        from gridref.api.rechunking import rechunk
+
+        return rechunk(
+            self._kept,
+            array,
+            chunks,
+            where=where,
+            to=to,
+            shards=shards,
+            codec=codec,
+            memory=memory,
+            n_threads=n_threads,
+            dry_run=dry_run,
+            progress=progress,
+        )
+
+    def overlays(self) -> tuple[OverlayInfo, ...]:
+        """List the overlays of the arrays: chunks, which part they answer for, and their size."""
+        from gridref.api.overlays import overlays_of
+
+        return overlays_of(self)
+
+    def drop_overlay(self, array: str, which: int | str) -> Catalog:
+        """Remove an overlay, so that reads use the files again. This is a commit.
+
+        Its files are removed by `prune`, once no snapshot names them.
+
+        Parameters
+        ----------
+        array
+            Path of the array.
+        which
+            Number of the overlay, or its id.
+
+        Raises
+        ------
+        InvalidRequestError
+            If the array has no such overlay.
+        """
+        from gridref.api.overlays import drop
+
+        return self._kept.commit(lambda base: drop(base, array, which))
+
+    def explain(self, array: str, **selection: Any) -> pa.Table:
+        """Estimate what reading a selection costs from the files and with each overlay.
+
+        Nothing is read. The estimates are those by which reads choose.
+
+        Parameters
+        ----------
+        array
+            Path of the array.
+        **selection
+            Positions by dimension, as for `VirtualArray.read`: ``lat=7, time=slice(0, 24)``.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row for the files, and for each overlay that covers any of the selection: ``layout``,
+            ``n_chunks``, ``n_requests``, ``stored_bytes``, ``decoded_bytes``, ``seconds`` and
+            whether it is the one ``chosen``. What an overlay does not cover is counted from files.
+
+        Raises
+        ------
+        InvalidRequestError
+            For an unknown array or dimension, or a selection that does not fit.
+        """
+        from gridref.api.overlays import explained
+
+        return explained(self, array.strip("/"), selection)
+
     def history(self) -> tuple[Commit, ...]:
         """List the commits of the catalog, the last one first."""
         base = read_base(self._kept.access())
@@ -506,6 +643,7 @@ class Catalog(CatalogGroup):
             return pruned(base, plans[-1])
 
         self._kept.commit(change)
+        remove_sheets(self._kept.access().folder, plans[-1].sheets)
         return plans[-1]
 
     def take_checksums(self, *, progress: Progress | None = None) -> Catalog:
@@ -934,6 +1072,7 @@ def open_catalog(
     identity: Identity | None = None,
     prefixes: Mapping[str, str] | None = None,
     pending: PendingPolicy = "fill",
+    overlay: OverlayPolicy = "auto",
 ) -> Catalog:
     """Open a catalog.
 
@@ -962,6 +1101,10 @@ def open_catalog(
     pending
         What to do when elements are read that were declared ahead and that no file holds yet.
         ``"fill"``: return the fill value. ``"raise"``: raise `BlockPendingError`.
+    overlay
+        Which overlays reads may use. ``"auto"``: those that are faster; local files that they
+        answer for must be unchanged. ``"check"``: the same, and servers are asked too. ``"none"``:
+        files only. A number: this overlay of each array, wherever it covers anything.
 
     Raises
     ------
@@ -986,6 +1129,7 @@ def open_catalog(
             identity=identity,
             prefixes=prefixes,
             pending=pending,
+            overlay=overlay,
         ),
         Sources(storage_options),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.api.decoding import decoded_values
-from gridref.api.readable import Sources
+from gridref.api.readable import Sources, from_files
 from gridref.catalog.checksums import write_checksums
 from gridref.catalog.commit import Base, WriteTable
 from gridref.catalog.group import CatalogGroup
@@ -375,7 +375,7 @@ class ValueScan:
         }
 
     def _chosen(self, group: CatalogGroup) -> dict[str, VirtualArray]:
-        arrays = group.all_arrays()
+        arrays = from_files(group).all_arrays()
         if self._arrays is not None:
             check_names("the catalog", self._arrays, arrays, kind="array")
             arrays = {path: arrays[path] for path in self._arrays}

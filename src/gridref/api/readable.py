@@ -87,6 +87,17 @@ def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:
     return replace(group, arrays=arrays, groups=groups)
 
 
+def from_files[G: VirtualGroup](group: G) -> G:
+    """The group with arrays that are read from the files alone, not from overlays."""
+    groups = {name: from_files(below) for name, below in group.groups.items()}
+    arrays = LazyArrays(group.arrays, partial(_without_overlays, group.arrays))
+    return replace(group, arrays=arrays, groups=groups)
+
+
+def _without_overlays(arrays: Mapping[str, VirtualArray], name: str) -> VirtualArray:
+    return arrays[name].with_changes(overlays=())
+
+
 def _with_access(
     arrays: Mapping[str, VirtualArray], sources: Sources, prefix: str, name: str
 ) -> VirtualArray:

@@ -30,12 +30,19 @@ from gridref.api.originals import (
     shares_of,
     source_of,
 )
-from gridref.api.readable import reader_for
+from gridref.api.readable import from_files, reader_for
 from gridref.api.verify_labels import Labels, LabelsOfFile, texts_of
+from gridref.api.verify_overlays import ComparedChunk, compared_chunks
 from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
 from gridref.catalog.commit import recording
 from gridref.codecs import renumber, unpack, why_not
-from gridref.errors import DecodeError, InvalidRequestError, Place, UnsupportedFeatureError
+from gridref.errors import (
+    DecodeError,
+    GridrefError,
+    InvalidRequestError,
+    Place,
+    UnsupportedFeatureError,
+)
 from gridref.formats import scan
 from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local
 from gridref.io.ahead import in_threads
@@ -70,6 +77,18 @@ class _Tally:
         self.arrays |= other.arrays
         self.differences += other.differences
         self.not_compared |= other.not_compared
+
+    def add_overlay(self, chunk: ComparedChunk) -> None:
+        """A chunk of an overlay that was compared with the files."""
+        self.n_chunks += 1
+        self.n_values += chunk.expected.size
+        if isinstance(chunk.got, GridrefError):
+            message = str(chunk.got.reason)
+        else:
+            message = _difference(chunk.got, chunk.expected)
+        if message:
+            found = f"overlay {chunk.overlay}: {message}"
+            self.differences.append(Difference(chunk.place, found))
 
 
 def _is_export(address: str | os.PathLike[str]) -> bool:
@@ -168,7 +187,8 @@ def verify(
     recorded = _catalog_to_record_in(catalog, snapshot) if checksums else None
     if max_in_flight < 1:
         raise InvalidRequestError(f"max_in_flight must be >= 1, got {max_in_flight}")
-    group = _opened(catalog, storage_options, allow, snapshot)
+    opened = _opened(catalog, storage_options, allow, snapshot)
+    group = from_files(opened)
     random = np.random.default_rng(seed)
     chosen = [
         Choice.of(path, cross, choose(cross, all, random))
@@ -185,6 +205,8 @@ def verify(
     tally = _Tally()
     for other in work.results(shares, max_in_flight):
         tally.add(other)
+    for chunk in compared_chunks(opened, reader, all, random):
+        tally.add_overlay(chunk)
     n_checksums = 0
     if recorded is not None and not tally.differences:
         scan = ChecksumScan(storage_options, progress)

@@ -46,7 +46,7 @@ def check_catalog(
     folder = open_folder(absolute_url(url).removesuffix(f"/{ROOT_FILE}"), storage_options)
     root = read_root(folder, snapshot)
     found: list[CatalogCorruptError] = []
-    for number, part in enumerate(root.snapshot.parts):
+    for number, part in enumerate(root.snapshot.all_parts):
         for table in part.tables:
             try:
                 _check_table(folder.address(table.file), table, storage_options)
@@ -70,6 +70,9 @@ def _blocks_of(snapshot: Snapshot, part: int) -> Iterator[str]:
             if segment.part == part:
                 bounds = ", ".join(f"{box.start}:{box.stop}" for box in segment.box)
                 yield f"blocks [{bounds}] of {path}"
+    for overlay in snapshot.overlays:
+        if snapshot.all_parts[part] in [sheet.part for sheet in overlay.sheets]:
+            yield f"overlay {overlay.id} of {overlay.array}"
 
 
 def _check_table(address: str, table: TableEntry, options: Mapping[str, Any] | None) -> None:

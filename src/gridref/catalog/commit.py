@@ -59,6 +59,7 @@ from gridref.catalog.group import CatalogGroup
 from gridref.catalog.growth import BEFORE, NEW, GrownArray, written
 from gridref.catalog.kept_report import merged_drifts
 from gridref.catalog.opening import ParquetBlocks, group_of
+from gridref.catalog.overlays import carried
 from gridref.catalog.parts import Part
 from gridref.catalog.sources import Trust
 from gridref.catalog.writing import (
@@ -210,7 +211,7 @@ def _tables_named(folder: Folder, names: Sequence[str]) -> list[str]:
     except CatalogNotFoundError:
         return []
     roots = [Root.from_bytes(content, folder.address(ROOT_FILE)) for content in contents]
-    parts = dict.fromkeys(part for root in roots for part in root.snapshot.parts)
+    parts = dict.fromkeys(part for root in roots for part in root.snapshot.all_parts)
     files = [table.file for part in parts for table in part.tables]
     return [*(file for file in files if PART_FILE.match(file)), *former]
 
@@ -649,7 +650,7 @@ def _replaced(
 
 def tables_of(root: Root) -> set[str]:
     """The files of the parts of a snapshot."""
-    return {table.file for part in root.snapshot.parts for table in part.tables}
+    return {table.file for part in root.snapshot.all_parts for table in part.tables}
 
 
 def _step_of(base: Base, change: Change | Step | Root) -> Step:
@@ -666,6 +667,8 @@ def _step_of(base: Base, change: Change | Step | Root) -> Step:
         is_written = any(grown.new is not None for grown in change.arrays.values())
         part = _written(drafts, name, change, before) if is_written else None
         snapshot = _without_unused(_following(before, parts, change, part, name))
+        overlays = carried(before, snapshot, is_alike=change.is_alike)
+        snapshot = replace(snapshot, overlays=overlays)
         root = replace(base.root, snapshot=snapshot, created_by=created_by())
         root = _with_content(base, root, change, drafts)
         return _compacted(base, root, merged, drafts)

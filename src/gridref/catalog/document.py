@@ -21,6 +21,7 @@ from typing import Any, Literal
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 from gridref.catalog.folder import Folder, open_folder
 from gridref.catalog.kept_report import checked_drifts
+from gridref.catalog.overlay_entries import OverlayEntry, checked_overlays
 from gridref.catalog.pending import Pending, checked_pending
 from gridref.catalog.values import refusing_damage
 from gridref.errors import (
@@ -120,6 +121,8 @@ class Snapshot:
         Elements by dimension that were declared ahead, and that no file has held yet.
     ends
         The first two and the last two labels of index coordinates that rise, or fall, all along.
+    overlays
+        Other layouts of elements of its arrays. They are no part of its digest.
     """
 
     id: str
@@ -135,6 +138,7 @@ class Snapshot:
     drifts: tuple[Mapping[str, Any], ...] = ()
     pending: Pending = field(default_factory=dict)
     ends: LabelEnds = field(default_factory=dict)
+    overlays: tuple[OverlayEntry, ...] = ()
 
     def __post_init__(self) -> None:
         if self.identity not in IDENTITIES:
@@ -144,6 +148,12 @@ class Snapshot:
         for name in ("extra", "recipe"):
             if not isinstance(getattr(self, name), Mapping | None):
                 raise ValueError(f"{name} is {getattr(self, name)!r}")
+
+    @property
+    def all_parts(self) -> tuple[PartEntry, ...]:
+        """The parts of its arrays, and of the sheets of its overlays."""
+        sheets = [sheet for overlay in self.overlays for sheet in overlay.sheets]
+        return *self.parts, *(sheet.part for sheet in sheets if sheet.part is not None)
 
     @cached_property
     def digest(self) -> str:
@@ -185,6 +195,7 @@ class Snapshot:
             "drifts": list(self.drifts),
             **({"pending": dict(self.pending)} if self.pending else {}),
             **({"ends": {dim: list(each) for dim, each in self.ends.items()}} if self.ends else {}),
+            **({"overlays": [each.to_json() for each in self.overlays]} if self.overlays else {}),
             "extra": self.extra,
             "parts": [part.to_json() for part in self.parts],
             **self.shared.to_json(),
@@ -208,7 +219,11 @@ class Snapshot:
             checked_pending(document.get("pending", {})),
             _checked_ends(document.get("ends", {})),
         )
-        snapshot.shared.check_numbers(snapshot.root.all_arrays().values())
+        arrays = snapshot.root.all_arrays()
+        snapshot.shared.check_numbers(arrays.values())
+        if "overlays" in document:
+            overlays = checked_overlays(document["overlays"], arrays)
+            snapshot = replace(snapshot, overlays=overlays)
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])
         return snapshot
@@ -232,10 +247,13 @@ class Pruned:
         Ids of snapshots that can be opened no more.
     files
         Names of files.
+    sheets
+        Folders of overlays in the catalog's, which no snapshot names.
     """
 
     snapshots: tuple[str, ...]
     files: tuple[str, ...]
+    sheets: tuple[str, ...] = ()
 
 
 def digest_of(content: Any) -> str:
@@ -262,7 +280,9 @@ _FEATURE_OF = {"checksums": CHECKSUMS, "statistics": STATISTICS}
 """Features by the table of a part that needs them."""
 PENDING = "pending"
 """The feature that elements were declared ahead, which strict readers refuse to fill in."""
-KNOWN_FEATURES = frozenset({*_FEATURE_OF.values(), PENDING})
+OVERLAYS = "overlays"
+"""The feature that arrays have overlays, whose coverage writers keep true."""
+KNOWN_FEATURES = frozenset({*_FEATURE_OF.values(), PENDING, OVERLAYS})
 """Features that a catalog may name as needed for reading it."""
 
 
@@ -294,7 +314,8 @@ class Root:
     def features(self) -> list[str]:
         """What a reader has to know of."""
         tables = {_FEATURE_OF[name] for part in self.snapshot.parts for name in part.optional}
-        return sorted(tables | ({PENDING} if self.snapshot.pending else set()))
+        own = {PENDING: self.snapshot.pending, OVERLAYS: self.snapshot.overlays}
+        return sorted(tables | {feature for feature, held in own.items() if held})
 
     def to_bytes(self) -> bytes:
         """The bytes of ``gridref.json``."""

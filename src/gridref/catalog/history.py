@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gridref.catalog.commit import Base, Step, following, tables_of
 from gridref.catalog.document import Commit, Pruned, Root, root_at, snapshot_file
 from gridref.catalog.folder import Folder
+from gridref.catalog.sheet_folders import unneeded_sheets
 from gridref.catalog.writing import PART_FILE
 from gridref.errors import InvalidRequestError, Message, Option, Place
 
@@ -100,20 +101,17 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
     # What a prune left that died, where no writer knows of that.
     unfinished = [name for name in root.pruned if snapshot_file(name) in names]
     dead += [name for name in unfinished if name not in dead]
-    needed = _needed_tables(folder, root, kept, names)
+    roots = [
+        root_at(folder, root, name)
+        for name in kept
+        if name == root.snapshot.id or snapshot_file(name) in names
+    ]
+    needed = {table for each in roots for table in tables_of(each)}
     unneeded = [file for file in sorted(names) if PART_FILE.match(file) and file not in needed]
     old = [file for file in unneeded if ages.is_old(file)]
+    sheets = tuple(unneeded_sheets(folder, roots, grace_seconds))
     # Snapshots last: while its file exists, the other files to remove are known.
-    return Pruned(tuple(dead), (*old, *map(snapshot_file, dead)))
-
-
-def _needed_tables(folder: Folder, root: Root, kept: Iterable[str], names: set[str]) -> set[str]:
-    """Files of the parts of the snapshots that stay."""
-    needed: set[str] = set()
-    for name in kept:
-        if name == root.snapshot.id or snapshot_file(name) in names:
-            needed |= tables_of(root_at(folder, root, name))
-    return needed
+    return Pruned(tuple(dead), (*old, *map(snapshot_file, dead)), sheets)
 
 
 class _Ages:

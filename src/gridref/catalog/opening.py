@@ -30,6 +30,8 @@ from gridref.catalog.entries import (
 from gridref.catalog.folder import Folder, open_folder
 from gridref.catalog.group import CatalogGroup, CatalogInfo
 from gridref.catalog.kept_report import CatalogReport
+from gridref.catalog.overlay_entries import SheetEntry
+from gridref.catalog.overlays import OverlayOpener, OverlayPolicy, check_policy
 from gridref.catalog.parts import Part, open_part
 from gridref.catalog.pending import refusing_pending
 from gridref.catalog.sources import SourceRules, Trust, resolved_url
@@ -38,7 +40,7 @@ from gridref.catalog.tables import open_at_once
 from gridref.catalog.values import attributes_from_json, refusing_damage
 from gridref.errors import CatalogCorruptError, InvalidRequestError, Place
 from gridref.forks import new_lock
-from gridref.io import Allow, absolute_url, catalog_options
+from gridref.io import Allow, absolute_url, catalog_options, is_local
 from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.manifest import ChunkManifest, Identity
@@ -269,16 +271,18 @@ def open_catalog(
     identity: Identity | None = None,
     prefixes: Mapping[str, str] | None = None,
     pending: PendingPolicy = "fill",
+    overlay: OverlayPolicy = "auto",
 ) -> CatalogGroup:
     """Open a catalog, whose arrays cannot be read yet: see `gridref.open_catalog`."""
     check_choice("pending", pending, ("fill", "raise"))
+    check_policy(overlay)
     storage_options = catalog_options(storage_options)
     address = absolute_url(url).removesuffix(f"/{ROOT_FILE}")
     folder = open_folder(address, storage_options)
     root = read_root(folder, snapshot)
     rules = SourceRules.of(identity or root.snapshot.identity, prefixes)
     trust = Trust.of(folder.url, allow, rules.folders)
-    return group_of(root, folder, storage_options, trust, rules, pending=pending)
+    return group_of(root, folder, storage_options, trust, rules, pending=pending, overlay=overlay)
 
 
 def group_of(
@@ -291,6 +295,7 @@ def group_of(
     known: Sequence[Part] = (),
     held: Mapping[str, bytes] | None = None,
     pending: PendingPolicy = "fill",
+    overlay: OverlayPolicy = "auto",
 ) -> CatalogGroup:
     """The group that a snapshot of a catalog holds.
 
@@ -312,7 +317,21 @@ def group_of(
         )
 
     parts = tuple(map(opened, snapshot.parts))
-    contents = _Contents(snapshot, parts, folder.address(ROOT_FILE), pending == "raise")
+
+    def opened_sheet(sheet: SheetEntry, entry: PartEntry) -> Part:
+        # Its chunks have checksums. A copy of a local one may have another time of change.
+        is_near = all(is_local(resolved_url(each, folder.url)) for each in sheet.prefixes)
+        own = replace(rules, identity="size" if is_near else "strict")
+        return open_part(folder, entry, sheet.prefixes, storage_options, trust, own, gone, held)
+
+    sheets = {
+        sheet.name: opened_sheet(sheet, sheet.part)
+        for each in snapshot.overlays
+        for sheet in each.sheets
+        if sheet.part is not None
+    }
+    opener = OverlayOpener(snapshot, folder.url, sheets, overlay)
+    contents = _Contents(snapshot, parts, folder.address(ROOT_FILE), pending == "raise", opener)
     group = _group(snapshot.root, contents, "")
     return CatalogGroup(
         arrays=group.arrays,
@@ -362,11 +381,13 @@ class _Contents:
     parts: tuple[Part, ...]
     address: str
     refuses_pending: bool
+    overlays: OverlayOpener
     loading: Lock = field(default_factory=new_lock)
     _layouts: dict[int, tuple[tuple[Part, ...], Layout]] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Contents, (self.snapshot, self.parts, self.address, self.refuses_pending)
+        own = (self.snapshot, self.parts, self.address, self.refuses_pending, self.overlays)
+        return _Contents, own
 
     def layout(self, number: int) -> tuple[tuple[Part, ...], Layout]:
         """The parts that a layout uses, and the layout counting into these."""
@@ -407,5 +428,5 @@ def _array(
         manifests = tuple(ParquetManifest(part, path, masks) for part in parts)
         array = VirtualArray(**described, manifests=manifests, block_source=blocks)
         if contents.refuses_pending:
-            return refusing_pending(array, path, contents.snapshot.pending)
-        return array
+            array = refusing_pending(array, path, contents.snapshot.pending)
+        return contents.overlays.of(path, array)

@@ -77,6 +77,22 @@ class OpenFile:
         return [read_fully(self, start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
+def described(path: str) -> Source:
+    """Size and modification time of a file now, which is not opened.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If it is not there, or is not a file.
+    """
+    try:
+        status = os.stat(path)
+        _refuse_other_than_files(path, status.st_mode)
+    except (OSError, ValueError) as error:  # ValueError: a NUL
+        raise unavailable(path, error) from error
+    return Source(path, status.st_size, status.st_mtime_ns)
+
+
 def _refuse_other_than_files(path: str, mode: int) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)

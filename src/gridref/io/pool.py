@@ -7,7 +7,7 @@ each source is still the file that was scanned, and raises an error for any miss
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceChangedError
 from gridref.forks import new_lock
 from gridref.io.address import is_local
+from gridref.io.ahead import in_threads
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, MergedReads, Merging, plan_reads
 from gridref.io.context import current_context, current_traffic
 from gridref.io.faults import RetryPolicy
@@ -29,8 +30,16 @@ from gridref.io.identity import (
     read_checked,
     same_version,
 )
-from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully, read_into
+from gridref.io.local import (
+    LocalFiles,
+    OpenFile,
+    described,
+    read_cached,
+    read_fully,
+    read_into,
+)
 from gridref.io.remote import RemoteFiles
+from gridref.io.requests import MAX_REQUESTS
 from gridref.model.manifest import Source
 
 _ATTEMPTS = 3
@@ -263,6 +272,27 @@ class SourcePool:
             self._open_local(source)
         else:
             self._check_remote(source)
+
+    def check_all(self, sources: Iterable[Source]) -> None:
+        """Compare sources with what the scan recorded, without opening local ones.
+
+        Raises
+        ------
+        SourceUnavailableError, SourceChangedError
+            As `read_ranges` does.
+        """
+        if not self._checks_identity:
+            return
+        remote = []
+        for source in sources:
+            if not is_local(source.url):
+                remote.append(source)
+            elif source.policy is None and not _by_content(source):
+                check_identity(source, described(source.url))
+            else:
+                self._open_local(source)
+        for _ in in_threads(self._check_remote, remote, MAX_REQUESTS):
+            pass
 
     def close(self) -> None:
         """Close files. The pool can still be used."""

@@ -27,6 +27,7 @@ from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
 from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
+from gridref.model.overlay import Cover, Stored
 from gridref.model.scan_report import ScanReport, html_of
 from gridref.options import check_names, near_names
 from gridref.typing import Int64Array
@@ -42,6 +43,41 @@ class ArrayAccess(Protocol):
     def isel(self, array: VirtualArray, selection: Mapping[str, Any]) -> VirtualArray:
         """The array of a selection by dimension name."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    """A second layout of some elements of an array, which reads may use in place of the files.
+
+    Attributes
+    ----------
+    id
+        Its name, which no other overlay of the catalog has.
+    sheets
+        Arrays of the same rank, dtype and fill value that hold the elements.
+    coverage
+        Which elements of the array they hold: boxes that do not overlap.
+    stored
+        How it is stored.
+    files
+        How the files that it answers for are stored.
+    checks_files
+        Whether a read that uses it asks whether these files are unchanged.
+    is_forced
+        Whether reads use it wherever it covers anything, whatever that costs.
+    """
+
+    id: str
+    sheets: tuple[VirtualArray, ...]
+    coverage: tuple[Cover, ...]
+    stored: Stored
+    files: Stored
+    checks_files: bool = False
+    is_forced: bool = False
+
+
+_OF_LAYOUT = frozenset({"grid", "dtype", "fill_value", "encodings", "manifests", "block_source"})
+"""Attributes of an array whose change makes other elements of it, which no overlay holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +106,8 @@ class VirtualArray:
         How the array reads values; None for an array made in memory.
     enumeration
         The enumeration of the elements, if their file declares one; lost with another dtype.
+    overlays
+        Other layouts of its elements, which a catalog holds; lost when elements change.
 
     Raises
     ------
@@ -87,6 +125,7 @@ class VirtualArray:
     block_source: BlockSource
     access: ArrayAccess | None = None
     enumeration: Enumeration | None = None
+    overlays: tuple[Overlay, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.dims) != self.grid.ndim:
@@ -257,6 +296,8 @@ class VirtualArray:
             changes["block_source"] = changes.pop("blocks")
         if changes.get("dtype", self.dtype) != self.dtype:
             changes.setdefault("enumeration", None)
+        if self.overlays and not _OF_LAYOUT.isdisjoint(changes):
+            changes.setdefault("overlays", ())
         # Twice as fast as dataclasses.replace; called for every variable of every file.
         return VirtualArray(**{name: vars(self)[name] for name in self.__match_args__} | changes)
 

@@ -219,7 +219,12 @@ def chunk_bytes(reader: Reader, segment: DecodedSegment) -> Buffer:
     """Encode one chunk of the portable view; what overhangs the array holds the fill value."""
     view = segment.view
     held = view.metadata.grid.data_shape(segment.coords)
-    values = reader.read_looked_up(view.array, held, segment.below)
+    if view.array.overlays:  # one of them may be faster than the files that were looked up
+        start = view.metadata.grid.start(segment.coords)
+        region = tuple(slice(low, low + n) for low, n in zip(start, held, strict=True))
+        values = reader.read(view.array, region, is_copied=True)
+    else:
+        values = reader.read_looked_up(view.array, held, segment.below)
     return _encoded(as_shown(values, segment.shape, view), view.chunk_codecs)
 
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
@@ -42,6 +42,14 @@ from gridref.model.projection import (
     normalize_selection,
     project,
     project_progressions,
+)
+from gridref.serve.choosing import (
+    Choice,
+    Part,
+    PointChoice,
+    PointPart,
+    choose,
+    choose_points,
 )
 from gridref.typing import Int64Array
 
@@ -211,6 +219,9 @@ class ReadPlan:
         return out[(*index, ...)] if self.flipped or self.dropped else out
 
 
+type Crosses = tuple[CrossProduct, ...]
+
+
 def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
     """Plan the reading of a selection.
 
@@ -226,6 +237,48 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
     InvalidRequestError
         For a selection that does not fit the array.
     """
+    return _planned(array, selection, _project_array)
+
+
+def plan_with_overlays(
+    array: VirtualArray, selection: Any = None
+) -> tuple[ReadPlan, Choice | None]:
+    """Plan the reading of a selection, from an overlay where that is faster.
+
+    Returns
+    -------
+    tuple
+        The plan, and the choice that it is made by; None for the files alone.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a selection that does not fit the array.
+    """
+    chosen: list[Choice] = []
+
+    def project(array: VirtualArray, selections: Sequence[AxisSelection]) -> Crosses:
+        choice = choose(array, selections) if array.overlays else None
+        if choice is None:
+            return _project_array(array, selections)
+        chosen.append(choice)
+        return tuple(itertools.chain.from_iterable(map(_project_part, choice.parts)))
+
+    plan = _planned(array, selection, project)
+    return plan, chosen[0] if chosen else None
+
+
+def plan_in_files(array: VirtualArray, parts: Sequence[Part]) -> Iterator[CrossProduct]:
+    """What parts of a selection would need of the files, if no overlay answered for them."""
+    for part in parts:
+        yield from _project_array(array, part.in_files)
+
+
+def _planned(
+    array: VirtualArray,
+    selection: Any,
+    project: Callable[[VirtualArray, Sequence[AxisSelection]], Crosses],
+) -> ReadPlan:
     indices = expand_ellipsis(() if selection is None else selection, array.ndim)
     selections = [
         normalize_selection(index, extent, axis)
@@ -238,7 +291,7 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
     return ReadPlan(
         array,
         shape,
-        _project_array(array, selections) if 0 not in shape else (),
+        project(array, selections) if 0 not in shape else (),
         tuple(
             axis
             for axis, selected in enumerate(selections)
@@ -252,9 +305,23 @@ def _is_integer(index: Any) -> bool:
     return not isinstance(index, slice) and np.ndim(index) == 0
 
 
-def _project_array(
-    array: VirtualArray, selections: Sequence[AxisSelection]
-) -> tuple[CrossProduct, ...]:
+def _project_part(part: Part) -> Crosses:
+    """The pieces of a part of a selection, at their places in the whole."""
+    return tuple(
+        replace(cross, axes=tuple(map(_at_places, cross.axes, part.places)))
+        for cross in _project_array(part.array, part.selections)
+    )
+
+
+def _at_places(axis: AxisPieces, places: int | Int64Array) -> AxisPieces:
+    pieces = axis.pieces
+    if isinstance(pieces, SliceProjection):
+        return replace(axis, pieces=replace(pieces, out_start=pieces.out_start + places))
+    out_index = np.asarray(places)[pieces.out_index]
+    return replace(axis, pieces=replace(pieces, out_index=out_index))
+
+
+def _project_array(array: VirtualArray, selections: Sequence[AxisSelection]) -> Crosses:
     outer = [
         project(axis, selected) for axis, selected in zip(array.grid.axes, selections, strict=True)
     ]
@@ -458,6 +525,35 @@ def plan_points(array: VirtualArray, coords: Sequence[ArrayLike]) -> PointSet:
         (stored % lengths)[order],
         order,
     )
+
+
+def plan_points_with_overlays(
+    array: VirtualArray, coords: Sequence[ArrayLike]
+) -> tuple[tuple[PointSet, ...], PointChoice | None]:
+    """Plan the reading of points, from an overlay where that is faster.
+
+    Returns
+    -------
+    tuple
+        Sets that hold each point once, and the choice that they are made by; None for the files
+        alone.
+
+    Raises
+    ------
+    InvalidRequestError
+        As `plan_points` does.
+    """
+    indices = [np.asarray(along, np.int64).reshape(-1) for along in coords]
+    _check(array, indices)
+    choice = choose_points(array, indices) if array.overlays and len(indices[0]) else None
+    if choice is None:
+        return (plan_points(array, coords),), None
+    return tuple(_points_of(part) for part in choice.parts), choice
+
+
+def _points_of(part: PointPart) -> PointSet:
+    points = plan_points(part.array, part.coords)
+    return replace(points, out_index=part.places[points.out_index])
 
 
 def _check(array: VirtualArray, indices: Sequence[Int64Array]) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,20 +29,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.cache import LRU, Load
 from gridref.codecs import decode_chunk
-from gridref.errors import GridrefError, InvalidRequestError, Place, ReadError, ShortReadError
+from gridref.errors import (
+    GridrefError,
+    InvalidRequestError,
+    OverlayNotUsedWarning,
+    Place,
+    ReadError,
+    ShortReadError,
+)
 from gridref.forks import tell_in_children
 from gridref.io import MAX_REQUESTS, is_local
 from gridref.io.context import current_context, working
 from gridref.io.prefetch import AtHand
-from gridref.model.array import VirtualArray
+from gridref.model.array import Overlay, VirtualArray
 from gridref.model.manifest import ChunkState, Source
 from gridref.serve.plan import (
     LEAST_BYTES,
     LookedUp,
     PieceSet,
+    PointSet,
+    ReadPlan,
     look_up,
+    plan_in_files,
     plan_points,
+    plan_points_with_overlays,
     plan_read,
+    plan_with_overlays,
     runs_of,
 )
 from gridref.serve.tasks import Buffer, Chunk, Task, can_stack, deliver_stacked, tasks_of
@@ -194,6 +207,10 @@ class RangeReader(Protocol):
         """The bytes of one range if nothing has to be waited for; else None."""
         ...
 
+    def check_all(self, sources: Iterable[Source]) -> None:
+        """Raise a `ReadError` if any source is not the one that was scanned; nothing is read."""
+        ...
+
 
 class Reader:
     """Reads selections of arrays into memory.
@@ -257,7 +274,8 @@ class Reader:
         is_copied
             Whether the caller copies and drops the result. Its memory is then used again.
         out
-            Memory for the result: an array of its shape (before axes are dropped) and dtype.
+            Memory for the result: an array of its shape (before axes are dropped) and dtype. It is
+            filled from the files, not from overlays.
 
         Returns
         -------
@@ -271,16 +289,56 @@ class Reader:
         ReadError
             If an existing chunk cannot be read or decoded; names the chunk.
         """
+        if out is not None:
+            return self._read_into(out, array, selection, name)
+        plan, choice = plan_with_overlays(array, selection)
+
+        def read(plan: ReadPlan) -> NDArray[Any]:
+            values = (scratch.empty if is_copied else empty)(plan.shape, array.dtype)
+            self._execute(_looked_up(plan.crosses), values, name)
+            return plan.finish(values)
+
+        if choice is None:
+            return read(plan)
+        return self._read_or(
+            choice.overlay,
+            plan_in_files(array, choice.parts[: choice.n_covered]),
+            partial(read, plan),
+            lambda: read(plan_read(array, selection)),
+        )
+
+    def _read_into(
+        self, out: NDArray[Any], array: VirtualArray, selection: Any, name: str | None
+    ) -> NDArray[Any]:
+        """Read a selection of the files into memory of the caller's."""
         plan = plan_read(array, selection)
-        if out is None:
-            out = (scratch.empty if is_copied else empty)(plan.shape, array.dtype)
-        elif (out.shape, out.dtype) != (plan.shape, array.dtype):
+        if (out.shape, out.dtype) != (plan.shape, array.dtype):
             raise InvalidRequestError(
                 f"the result has shape {plan.shape} and dtype {array.dtype}: it does not fit into"
                 f" an array of shape {out.shape} and dtype {out.dtype}"
             )
         self._execute(_looked_up(plan.crosses), out, name)
         return plan.finish(out)
+
+    def _read_or(
+        self,
+        overlay: Overlay,
+        in_files: Iterable[PieceSet],
+        with_overlay: Callable[[], NDArray[Any]],
+        files_alone: Callable[[], NDArray[Any]],
+    ) -> NDArray[Any]:
+        """Read with an overlay; from the files alone if that fails, whose errors count.
+
+        `in_files` are the pieces of files that the overlay answers for.
+        """
+        try:
+            if overlay.checks_files:
+                self.ranges.check_all(_sources_of(in_files))
+            return with_overlay()
+        except GridrefError as error:
+            values = files_alone()
+            _warn_not_used(overlay, error)
+            return values
 
     def read_looked_up(
         self, array: VirtualArray, shape: Sequence[int], looked_up: Iterable[LookedUp[PieceSet]]
@@ -319,10 +377,22 @@ class Reader:
         InvalidRequestError, ReadError
             As `read` does.
         """
-        points = plan_points(array, coords)
-        out = empty((len(points.out_index),), array.dtype)
-        self._execute(_looked_up((points,)), out, name)
-        return out
+        sets, choice = plan_points_with_overlays(array, coords)
+        n_points = sum(len(points.out_index) for points in sets)
+
+        def read(sets: Iterable[PointSet]) -> NDArray[Any]:
+            out = empty((n_points,), array.dtype)
+            self._execute(_looked_up(sets), out, name)
+            return out
+
+        if choice is None:
+            return read(sets)
+        return self._read_or(
+            choice.overlay,
+            map(partial(plan_points, array), (choice.in_files,)),
+            partial(read, sets),
+            lambda: read((plan_points(array, coords),)),
+        )
 
     def _execute(
         self, looked_up: Iterable[LookedUp[PieceSet]], out: NDArray[Any], name: str | None
@@ -530,6 +600,35 @@ def _waits(part: LookedUp[PieceSet]) -> bool:
         if len(held) and not is_local(each.rows.sources[int(each.rows.source[held[0]])].url):
             return True
     return False
+
+
+def _sources_of(parts: Iterable[PieceSet]) -> Iterator[Source]:
+    """The files of the chunks of a plan, each once."""
+    seen: set[int] = set()
+    for each in _looked_up(parts):
+        for references in each.references:
+            rows = references.rows
+            for number in np.unique(rows.source[rows.state == ChunkState.RANGE]).tolist():
+                source = rows.sources[number]
+                if id(source) not in seen:
+                    seen.add(id(source))
+                    yield source
+
+
+_warned: set[str] = set()
+"""Overlays that were warned of."""
+
+
+def _warn_not_used(overlay: Overlay, error: GridrefError) -> None:
+    """Say once of each overlay that its elements were read from the files, and why."""
+    if overlay.id not in _warned:
+        _warned.add(overlay.id)
+        warnings.warn(
+            f"overlay {overlay.id} cannot be read, and the files were read instead:"
+            f" {type(error).__name__}: {error}",
+            OverlayNotUsedWarning,
+            stacklevel=4,
+        )
 
 
 def _looked_up(parts: Iterable[PieceSet]) -> Iterator[LookedUp[PieceSet]]:

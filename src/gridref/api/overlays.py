@@ -1,0 +1,156 @@
+"""List the overlays of a catalog, drop one, and explain which one a read would use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from gridref.catalog.commit import Base
+from gridref.catalog.document import Root
+from gridref.catalog.group import CatalogGroup
+from gridref.catalog.overlay_entries import OverlayEntry, Where
+from gridref.catalog.overlays import stored_in_files
+from gridref.catalog.sources import resolved_url
+from gridref.catalog.written_overlays import dropped
+from gridref.errors import InvalidRequestError
+from gridref.model.overlay import Coords
+from gridref.model.projection import Progression, normalize_selection
+from gridref.options import check_names
+from gridref.secrets import shown_address
+from gridref.serve.choosing import choose, estimates
+
+
+@dataclass(frozen=True)
+class OverlayInfo:
+    """An overlay of an array.
+
+    Attributes
+    ----------
+    number
+        Its number among the overlays of the array.
+    id, array
+        Its name, and the path of the array.
+    chunks
+        Chunk lengths along each dimension; -1 for all of it.
+    where
+        First and last label along the dimensions of which it holds a part.
+    covered
+        Which part of the elements of the array it answers for, from 0 to 1.
+    n_objects, n_bytes
+        Number of its shards, and stored size of its chunks.
+    n_sheets
+        Number of sheets: each call that wrote something has made one.
+    is_unfinished
+        Whether a sheet was begun and is not finished: the same call continues it.
+    to
+        Address of its folder.
+    """
+
+    number: int
+    id: str
+    array: str
+    chunks: Coords
+    where: Where
+    covered: float
+    n_objects: int
+    n_bytes: int
+    n_sheets: int
+    is_unfinished: bool
+    to: str
+
+
+def overlays_of(group: CatalogGroup) -> tuple[OverlayInfo, ...]:
+    """The overlays of a catalog, by array."""
+    found = []
+    for path in dict.fromkeys(each.array for each in group.snapshot.overlays):
+        for number, entry in enumerate(entries_of(group, path)):
+            shape = group.snapshot.root.all_arrays()[path].document["shape"]
+            n_covered = sum(cover.n_elements for cover in entry.served)
+            complete = [sheet for sheet in entry.sheets if sheet.part is not None]
+            found.append(
+                OverlayInfo(
+                    number,
+                    entry.id,
+                    path,
+                    entry.chunks,
+                    entry.where,
+                    n_covered / max(1, math.prod(shape)),
+                    sum(sheet.n_objects for sheet in complete),
+                    sum(sheet.stored_bytes for sheet in complete),
+                    len(complete),
+                    len(complete) < len(entry.sheets),
+                    shown_address(resolved_url(entry.to, group.info.url)),
+                )
+            )
+    return tuple(found)
+
+
+def entries_of(group: CatalogGroup, path: str) -> list[OverlayEntry]:
+    """The overlays of an array, by number."""
+    return [each for each in group.snapshot.overlays if each.array == path]
+
+
+def entry_of(group: CatalogGroup, path: str, which: int | str) -> OverlayEntry:
+    """The overlay of an array with a number, or a name.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is none.
+    """
+    entries = entries_of(group, path)
+    for number, entry in enumerate(entries):
+        if which in (number, entry.id):
+            return entry
+    known = ", ".join(f"{number} ({each.id})" for number, each in enumerate(entries)) or "none"
+    raise InvalidRequestError(f"{path} has no overlay {which!r}; there are {known}")
+
+
+def drop(base: Base, array: str, which: int | str) -> Root:
+    """The catalog without an overlay of an array."""
+    path = array.strip("/")
+    entry = entry_of(base.group, path, which)
+    return dropped(base, entry.id, f"{path}: {entry.id}")
+
+
+_COST_SCHEMA = pa.schema(
+    [
+        pa.field("layout", pa.string(), nullable=False),
+        pa.field("n_chunks", pa.int64(), nullable=False),
+        pa.field("n_requests", pa.int64(), nullable=False),
+        pa.field("stored_bytes", pa.int64(), nullable=False),
+        pa.field("decoded_bytes", pa.int64(), nullable=False),
+        pa.field("seconds", pa.float64(), nullable=False),
+        pa.field("chosen", pa.bool_(), nullable=False),
+    ]
+)
+
+
+def explained(group: CatalogGroup, path: str, selection: Mapping[str, Any]) -> pa.Table:
+    """What a selection costs from the files, and with each overlay, and which is used."""
+    check_names("the catalog", [path], group.all_arrays(), kind="array")
+    array = group.all_arrays()[path]
+    check_names("the array", selection, array.dims, kind="dimension")
+    selections = [
+        normalize_selection(selection.get(dim, slice(None)), extent, axis)
+        for axis, (dim, extent) in enumerate(zip(array.dims, array.shape, strict=True))
+    ]
+    if not all(each.count if isinstance(each, Progression) else len(each) for each in selections):
+        return _COST_SCHEMA.empty_table()
+    choice = choose(array, selections)
+    chosen = None if choice is None else choice.overlay.id
+    number = {each.id: n for n, each in enumerate(entries_of(group, path))}
+    files = stored_in_files(group.snapshot, group.info.url, path, array)
+    rows = [
+        {
+            "layout": "files" if name is None else f"overlay {number[name]}",
+            **vars(cost),
+            "chosen": name == chosen,
+        }
+        for name, cost in estimates(array, files, selections)
+    ]
+    return pa.Table.from_pylist(rows, _COST_SCHEMA)

@@ -1,0 +1,536 @@
+"""Overlays: written once, read in place of the files where that is faster, and never stale."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from numpy.typing import NDArray
+
+import gridref
+import gridref.serve.reader
+from gridref.api.rewriting import writer
+from gridref.catalog.document import digest_of
+from gridref.errors import (
+    BlockPendingError,
+    CatalogCorruptError,
+    InvalidRequestError,
+    OverlayNotUsedWarning,
+    SourceChangedError,
+)
+from tests.integration.overlay_archive import Archive
+
+SERIES = {"time": -1, "lat": 5, "lon": 5}
+
+
+def write_map_file(path: Path, first: int, values: NDArray[Any], **attrs: Any) -> None:
+    """Write a file of maps, one chunk each."""
+    with h5py.File(path, "w") as file:
+        for name, labels in (
+            ("time", first + np.arange(len(values))),
+            ("lat", np.arange(values.shape[1]) * 1.0),
+            ("lon", np.arange(values.shape[2]) * 1.0),
+        ):
+            file[name] = labels
+            file[name].make_scale(name)
+        chunks = (1, *values.shape[1:])
+        data = file.create_dataset("tas", data=values, chunks=chunks, compression="gzip")
+        data.attrs.update(attrs)
+        for axis, name in enumerate(("time", "lat", "lon")):
+            data.dims[axis].attach_scale(file[name])
+
+
+class Cube:
+    """Six files of four maps, and a catalog of them."""
+
+    def __init__(self, folder: Path, values: NDArray[Any] | None = None) -> None:
+        self.folder = folder
+        if values is None:
+            values = np.random.default_rng(0).random((24, 12, 14)).astype("f4")
+        self.values = values
+        for number in range(6):
+            self.write(number, values[4 * number : 4 * number + 4])
+        self.files = sorted(folder.glob("*.nc"))
+        self.url = str(folder / "cube.gridref")
+        gridref.build([*map(str, self.files)], self.url, concat_dim="time")
+
+    def write(self, number: int, values: NDArray[Any]) -> str:
+        path = self.folder / f"file{number:03d}.nc"
+        write_map_file(path, 4 * number, values)
+        return str(path)
+
+    def open(self, **options: Any) -> gridref.Catalog:
+        return gridref.open_catalog(self.url, **options)
+
+    def objects(self) -> list[Path]:
+        """The shards."""
+        return sorted(Path(self.url).glob("overlays/*/*/c.*"))
+
+
+@pytest.fixture
+def cube(tmp_path: Path) -> Cube:
+    return Cube(tmp_path)
+
+
+def read_without_warnings(catalog: gridref.Catalog, selection: Any = None) -> NDArray[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OverlayNotUsedWarning)
+        return catalog["tas"].read(selection)
+
+
+def special(dtype: str) -> NDArray[Any]:
+    """Values of a dtype whose bits are easily lost."""
+    random = np.random.default_rng(1)
+    n_bytes = 24 * 12 * 14 * np.dtype(dtype).itemsize
+    raw = random.integers(0, 256, n_bytes, np.uint8)
+    return raw.view(dtype).reshape(24, 12, 14)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "<f8", ">f4", "<i2", "u1", ">u8", "S3", "<f2"])
+def test_elements_are_the_same_bit_for_bit(tmp_path: Path, dtype: str) -> None:
+    values = special(dtype)  # random bits: NaN of any payload, -0.0, subnormal numbers
+    values.reshape(-1)[:100] = values.reshape(-1)[0]
+    if dtype == "S3":
+        values = np.char.replace(values, b"\0", b"x")
+    cube = Cube(tmp_path, values)
+    cube.open().rechunk("tas", SERIES)
+    got = read_without_warnings(cube.open(overlay=0))
+    native = values.astype(values.dtype.newbyteorder("="))
+    assert (got.dtype, got.tobytes()) == (native.dtype, native.tobytes())
+
+
+@pytest.mark.parametrize("codec", ["shuffle-zstd", "blosc", "zstd", "gzip", "none"])
+def test_a_sheet_is_a_zarr_array(cube: Cube, codec: str) -> None:
+    """zarr-python reads the folder of a sheet as it is."""
+    cube.open().rechunk("tas", SERIES, codec=codec)
+    folder = cube.objects()[0].parent
+    np.testing.assert_array_equal(zarr.open_array(folder, mode="r")[...], cube.values)
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
+
+
+def test_every_door_reads_from_the_overlay(cube: Cube, monkeypatch: pytest.MonkeyPatch) -> None:
+    cube.open().rechunk("tas", SERIES)
+    opened = cube.open(overlay=0)
+    used: list[object] = []
+    for name in ("plan_with_overlays", "plan_points_with_overlays"):
+        plan = getattr(gridref.serve.reader, name)
+
+        def noting(*asked: Any, plan: Any = plan) -> Any:
+            planned, choice = plan(*asked)
+            used.extend([] if choice is None else [choice])
+            return planned, choice
+
+        monkeypatch.setattr(gridref.serve.reader, name, noting)
+    doors: dict[str, Callable[[], Any]] = {
+        "catalog": lambda: opened["tas"][:, 3, 4],
+        "engine": lambda: opened.to_xarray()["tas"][:, 3, 4].values,
+        "direct": lambda: xr.open_zarr(gridref.open_store(opened))["tas"][:, 3, 4].values,
+        "portable": lambda: (
+            xr.open_zarr(gridref.open_store(opened, view="portable"))["tas"][:, 3, 4].values
+        ),
+    }
+    for door, read in doors.items():
+        used.clear()
+        np.testing.assert_array_equal(read(), cube.values[:, 3, 4], err_msg=door)
+        assert used, door
+    points = {dim: xr.DataArray([1, 2, 3], dims="p") for dim in ("time", "lat", "lon")}
+    used.clear()
+    shown = xr.open_zarr(gridref.open_store(opened))["tas"].isel(points)
+    np.testing.assert_array_equal(shown.values, cube.values[[1, 2, 3], [1, 2, 3], [1, 2, 3]])
+    assert used
+
+
+def test_reads_take_what_is_cheaper(cube: Cube) -> None:
+    opened = cube.open().rechunk("tas", SERIES)
+    chosen = {
+        "series": opened.explain("tas", lat=3, lon=4),
+        "map": opened.explain("tas", time=3),
+    }
+    found = {
+        name: dict(zip(table["layout"].to_pylist(), table["chosen"].to_pylist(), strict=True))
+        for name, table in chosen.items()
+    }
+    assert found == {
+        "series": {"files": False, "overlay 0": True},
+        "map": {"files": True, "overlay 0": False},
+    }
+    rows = chosen["series"].to_pylist()
+    assert [(row["n_chunks"], row["n_requests"]) for row in rows] == [(24, 6), (1, 1)]
+
+
+def test_a_series_costs_few_requests(cube: Cube) -> None:
+    cube.open().rechunk("tas", SERIES)
+    requests = {}
+    for overlay in ("auto", "none"):
+        opened = cube.open(overlay=overlay)
+        np.testing.assert_array_equal(opened["tas"][:, 3, 4], cube.values[:, 3, 4])
+        requests[overlay] = opened["tas"].access.sources.reader.ranges.n_requests
+    assert requests == {"auto": 1, "none": 6}
+
+
+def test_the_digest_and_the_files_stay(cube: Cube) -> None:
+    before = cube.open()
+    hashes = [path.read_bytes() for path in cube.files]
+    after = before.rechunk("tas", SERIES)
+    assert after.info.digest == before.info.digest
+    assert [*after.diff(before)] == []
+    assert [path.read_bytes() for path in cube.files] == hashes
+
+
+def test_appended_steps_come_from_files_until_the_next_call(cube: Cube) -> None:
+    cube.open().rechunk("tas", SERIES)
+    more = np.full((4, 12, 14), 7, "f4")
+    appended = cube.open().append(cube.write(6, more))
+    (info,) = appended.overlays()
+    assert info.covered == pytest.approx(24 / 28)
+    whole = np.concatenate([cube.values, more])
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), whole)
+    updated = appended.rechunk("tas")
+    (info,) = updated.overlays()
+    assert (info.covered, info.n_sheets) == (1, 2)
+    assert updated.report.lines[0].startswith("tas: 4x12x14 in chunks of 4x5x5")
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), whole)
+
+
+def test_a_replaced_file_is_a_hole(cube: Cube) -> None:
+    cube.open().rechunk("tas", SERIES)
+    cube.values[8:12] = 5
+    cube.write(2, cube.values[8:12])
+    with pytest.raises(SourceChangedError):  # as the files alone would
+        cube.open(overlay=0)["tas"].read()
+    refreshed = cube.open().refresh()
+    (info,) = refreshed.overlays()
+    assert info.covered == pytest.approx(20 / 24)
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
+
+
+def test_other_steps_do_not_ask_the_file_that_changed(cube: Cube) -> None:
+    cube.open().rechunk("tas", SERIES)
+    cube.write(2, np.zeros((4, 12, 14), "f4"))
+    got = cube.open(overlay=0)["tas"][:8]
+    np.testing.assert_array_equal(got, cube.values[:8])
+
+
+def test_a_small_archive_that_grows_keeps_few_sheets(tmp_path: Path) -> None:
+    values = np.arange(24 * 12 * 14, dtype="f4").reshape(24, 12, 14)
+    cube = Cube(tmp_path, values)
+    catalog = cube.open().rechunk("tas", SERIES)
+    for number in range(6, 26):
+        more = np.full((4, 12, 14), number, "f4")
+        values = np.concatenate([values, more])
+        catalog = catalog.append(cube.write(number, more)).rechunk("tas")
+        assert catalog.overlays()[0].n_sheets <= 8
+    assert catalog.overlays()[0].covered == 1
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), values)
+
+
+def test_an_interrupted_call_is_continued(cube: Cube) -> None:
+    def interrupt(done: int, of: int) -> None:
+        raise KeyboardInterrupt
+
+    shards = {"time": 24, "lat": 5, "lon": 5}
+    with pytest.raises(KeyboardInterrupt):
+        cube.open().rechunk("tas", SERIES, shards=shards, progress=interrupt)
+    (info,) = cube.open().overlays()
+    assert (info.is_unfinished, info.covered) == (True, 0)
+    there = {path: path.stat().st_mtime_ns for path in cube.objects()}
+    assert there
+    np.testing.assert_array_equal(cube.open(overlay=0)["tas"][...], cube.values)
+    done = cube.open().rechunk("tas", SERIES, shards=shards)
+    assert "of them by an earlier run" in done.report.lines[0]
+    assert {path: path.stat().st_mtime_ns for path in there} == there
+    (info,) = done.overlays()
+    assert (info.is_unfinished, info.covered, info.n_sheets) == (False, 1, 1)
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
+
+
+def test_a_part_of_an_array_by_labels(cube: Cube) -> None:
+    where = {"lat": slice(3, 6), "time": slice(4, None)}
+    catalog = cube.open().rechunk("tas", {"time": -1}, where=where)
+    (info,) = catalog.overlays()
+    assert info.covered == pytest.approx(20 / 24 * 4 / 12)
+    assert info.where == {"lat": (3, 6), "time": (4, None)}
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
+
+
+def test_changes_by_others_meanwhile(cube: Cube) -> None:
+    """An append and a replacement while the sheet is being written."""
+    more = np.full((4, 12, 14), 7, "f4")
+    cube.values[:4] = 3
+
+    pending = [1]
+
+    def meanwhile(done: int, of: int) -> None:
+        if pending:
+            pending.pop()
+            cube.write(0, cube.values[:4])
+            cube.open().refresh()
+            cube.open().append(cube.write(6, more))
+
+    catalog = cube.open().rechunk("tas", SERIES, memory="260MB", progress=meanwhile)
+    whole = np.concatenate([cube.values, more])
+    assert catalog.overlays()[0].covered == 1  # what changed was written after
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), whole)
+
+
+def test_pending_elements_are_not_covered(cube: Cube) -> None:
+    cube.open().declare("time", np.arange(28))
+    cube.open().rechunk("tas", SERIES)
+    assert cube.open().overlays()[0].covered == pytest.approx(24 / 28)
+    with pytest.raises(BlockPendingError):
+        cube.open(overlay=0, pending="raise")["tas"].read()
+    got = cube.open(overlay=0, pending="raise")["tas"][:24]
+    np.testing.assert_array_equal(got, cube.values)
+
+
+# Dropping and pruning
+
+
+def test_dropped_overlays_are_removed_by_prune(cube: Cube) -> None:
+    catalog = cube.open().rechunk("tas", SERIES).rechunk("tas", {"time": 6, "lat": 12})
+    first, second = (info.id for info in catalog.overlays())
+    catalog = catalog.drop_overlay("tas", 0)
+    assert [info.id for info in catalog.overlays()] == [second]
+    assert len({path.parent for path in cube.objects()}) == 2
+    plan = catalog.prune(grace_seconds=0, dry_run=True)
+    assert {sheet.split("/")[1] for sheet in plan.sheets} == {first}
+    catalog.prune(grace_seconds=0)
+    assert not (Path(cube.url) / "overlays" / first).exists()
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
+    with pytest.raises(InvalidRequestError, match="no overlay 1; there are 0"):
+        catalog.drop_overlay("tas", 1)
+
+
+def test_prune_removes_nothing_that_gridref_did_not_write(cube: Cube, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    victim = outside / ("a" * 16) / ("b" * 16)
+    victim.mkdir(parents=True)
+    (victim / "c.0.0").write_text("precious")
+    (Path(cube.url) / "overlays").symlink_to(outside)
+    kept = Path(cube.url) / "notes.txt"
+    kept.write_text("mine")
+    cube.open().prune(grace_seconds=0)
+    assert (victim / "c.0.0").read_text() == "precious"
+    assert kept.read_text() == "mine"
+
+
+# Damage and strangers
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[10] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def swapped(path: Path) -> None:
+    """Another shard of the same size in its place."""
+    other = next(p for p in sorted(path.parent.glob("c.*")) if p != path)
+    content = bytearray(other.read_bytes())
+    size = path.stat().st_size
+    path.write_bytes((content + bytes(size))[:size])
+
+
+@pytest.mark.parametrize("damage", [flipped, cut, swapped, Path.unlink])
+def test_damaged_objects_give_the_values_of_the_files(
+    cube: Cube, damage: Callable[[Path], None]
+) -> None:
+    shards = {"time": 24, "lat": 5, "lon": 5}
+    cube.open().rechunk("tas", SERIES, shards=shards)
+    damage(cube.objects()[0])
+    with pytest.warns(OverlayNotUsedWarning, match="the files were read instead"):
+        got = cube.open(overlay=0)["tas"].read()
+    np.testing.assert_array_equal(got, cube.values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OverlayNotUsedWarning)  # once is enough
+        cube.open(overlay=0)["tas"].read()
+    differences = cube.open().verify(all=True).differences
+    assert differences
+    assert all(each.message.startswith("overlay ") for each in differences)
+
+
+def test_verify_compares_overlays_with_files(cube: Cube) -> None:
+    plain = cube.open().verify(all=True)
+    found = cube.open().rechunk("tas", SERIES).verify(all=True)
+    assert found.ok
+    assert found.n_values == plain.n_values + cube.values.size
+
+
+def test_verify_finds_values_that_differ(cube: Cube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sheet that is whole, with checksums, and wrong."""
+    encode = writer.encode_chunk
+
+    def wrong(values: NDArray[Any], codecs: Any) -> bytes:
+        return encode(values + 1 if values.dtype == "f4" else values, codecs)
+
+    monkeypatch.setattr(writer, "encode_chunk", wrong)
+    cube.open().rechunk("tas", SERIES)
+    monkeypatch.undo()
+    (first, *_) = cube.open().verify(all=True).differences
+    assert "values differ" in first.message
+
+
+def test_files_are_asked_even_if_the_overlay_has_all(cube: Cube) -> None:
+    cube.open().rechunk("tas", SERIES)
+    cube.files[0].unlink()
+    with pytest.raises(gridref.errors.SourceUnavailableError):
+        cube.open(overlay=0)["tas"].read()
+
+
+def test_a_copy_of_the_folder_reads_from_its_own_overlay(cube: Cube, tmp_path: Path) -> None:
+    """`cp -r` gives files new times of change."""
+    cube.open().rechunk("tas", SERIES)
+    copy = tmp_path / "copy.gridref"
+    shutil.copytree(cube.url, copy, copy_function=shutil.copyfile)
+    for path in Path(cube.url).glob("overlays/*/*/c.*"):
+        path.unlink()
+    opened = gridref.open_catalog(copy, overlay=0)
+    np.testing.assert_array_equal(read_without_warnings(opened), cube.values)
+
+
+def test_a_strangers_overlay_elsewhere_is_not_opened(
+    cube: Cube, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    cube.open().rechunk("tas", SERIES, to=elsewhere)
+    assert sorted(elsewhere.glob("*/*/c.*"))
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
+    monkeypatch.setenv("GRIDREF_STATE", str(elsewhere / "of-somebody-else"))
+    allowed = [str(path) for path in cube.files]
+    with pytest.warns(OverlayNotUsedWarning, match="SourceNotAllowedError"):
+        got = cube.open(overlay=0, allow=allowed)["tas"].read()
+    np.testing.assert_array_equal(got, cube.values)
+    with pytest.raises(InvalidRequestError, match="to write there, give chunks"):
+        cube.open(allow=allowed).rechunk("tas")
+
+
+def _spoiled(root: dict[str, Any], change: Callable[[dict[str, Any]], object]) -> bytes:
+    """A root file with another overlay, and the checksum that fits."""
+    change(root["snapshot"]["overlays"][0])
+    rest = {name: value for name, value in root.items() if name != "checksum"}
+    return json.dumps({**rest, "checksum": digest_of(rest)}).encode()
+
+
+HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
+    "outside of the array": lambda o: o["coverage"][0].update(start=[1, 0, 0]),
+    "outside of the sheet": lambda o: o["coverage"][0].update(first=[0, 0, 1]),
+    "negative": lambda o: o["coverage"][0].update(start=[-1, 0, 0]),
+    "huge": lambda o: o["coverage"][0].update(shape=[2**63, 12, 14]),
+    "not a number": lambda o: o["coverage"][0].update(start=["0", 0, 0]),
+    "another rank": lambda o: o["coverage"][0].update(start=[0], first=[0], shape=[1]),
+    "twice": lambda o: o["coverage"].append(dict(o["coverage"][0])),
+    "many boxes": lambda o: o["coverage"].extend([dict(o["coverage"][0])] * 100),
+    "no such sheet": lambda o: o["coverage"][0].update(sheet=7),
+    "no such array": lambda o: o.update(array="pr"),
+    "a name that leads elsewhere": lambda o: o.update(id="../../etc"),
+    "a sheet that leads elsewhere": lambda o: o["sheets"][0].update(name="../../../etc/x"),
+    "more chunks than rows": lambda o: o["sheets"][0].update(shape=[24, 12, 140]),
+    "no checksums": lambda o: o["sheets"][0]["part"].pop("checksums"),
+    "chunks of nothing": lambda o: o["sheets"][0].update(shards=[0, 0, 0]),
+    "no list": lambda o: o.update(coverage=None),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_overlays_are_refused_when_a_catalog_is_opened(cube: Cube, kind: str) -> None:
+    cube.open().rechunk("tas", SERIES)
+    path = Path(cube.url) / "gridref.json"
+    path.write_bytes(_spoiled(json.loads(path.read_bytes()), HOSTILE[kind]))
+    with pytest.raises(CatalogCorruptError):
+        cube.open()
+
+
+def test_a_table_of_another_directory_is_not_read(cube: Cube) -> None:
+    cube.open().rechunk("tas", SERIES)
+    path = Path(cube.url) / "gridref.json"
+    root = json.loads(path.read_bytes())
+
+    def elsewhere(overlay: dict[str, Any]) -> None:
+        overlay["sheets"][0]["part"]["chunks"]["file"] = "../other/chunks.parquet"
+
+    path.write_bytes(_spoiled(root, elsewhere))
+    with pytest.raises(CatalogCorruptError, match="not in the catalog"):
+        cube.open()
+
+
+# Requests that cannot be met
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"chunks": {"tim": -1}}, "did you mean 'time'"),
+        ({"chunks": {"time": 0}}, "is no length of time"),
+        ({"chunks": {"time": -1}, "memory": "1MB"}, "memory"),
+        ({"chunks": {"time": -1}, "memory": "much"}, "is no size like 500MB"),
+        ({"chunks": {"time": -1}, "codec": "zip"}, "codec"),
+        ({"chunks": {"time": -1}, "where": {"lat": slice(50, 60)}}, "is nothing of it"),
+        ({"chunks": None}, "no overlay to bring up to date"),
+    ],
+)
+def test_requests_that_cannot_be_met_leave_the_catalog(
+    cube: Cube, asked: dict[str, Any], said: str
+) -> None:
+    before = cube.open().info.snapshot
+    with pytest.raises(InvalidRequestError, match=said):
+        cube.open().rechunk("tas", **asked)
+    assert cube.open().info.snapshot == before
+
+
+def test_large_chunks_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "large.nc"
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("x", shape=(10_000, 2000), dtype="f4", chunks=(10, 2000))
+        data[0] = 1
+    gridref.build(str(path), str(tmp_path / "c.gridref"))
+    catalog = gridref.open_catalog(tmp_path / "c.gridref")
+    with pytest.raises(InvalidRequestError, match="takes 80 MB, and one point would read all"):
+        catalog.rechunk("x", {"phony_dim_0": -1, "phony_dim_1": -1})
+
+
+@pytest.mark.parametrize("overlay", ["sometimes", -1, True, 1.5])
+def test_unknown_policies_are_refused(cube: Cube, overlay: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="overlay"):
+        cube.open(overlay=overlay)
+
+
+def test_a_dry_run_writes_nothing(cube: Cube) -> None:
+    before = sorted(os.listdir(cube.url))
+    report = cube.open().rechunk("tas", SERIES, dry_run=True).report
+    assert report.lines[0] == "tas: 24x12x14 in chunks of 24x5x5, shards of 24x15x15"
+    assert report.lines[1].startswith("24 stored chunks, each decoded 1 times; at most ")
+    assert sorted(os.listdir(cube.url)) == before
+
+
+# Random changes
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_no_value_is_stale_whatever_changes(tmp_path: Path, seed: int) -> None:
+    archive = Archive(tmp_path, seed)
+    for _ in range(25):
+        archive.step()
+    assert archive.n_covered
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [2, 3])
+def test_no_value_is_stale_after_many_changes(tmp_path: Path, seed: int) -> None:
+    archive = Archive(tmp_path, seed)
+    for _ in range(100):
+        archive.step()
+    assert archive.n_covered
