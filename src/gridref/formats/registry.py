@@ -292,12 +292,18 @@ def data_names() -> DataNames:
 
 @lru_cache(maxsize=4)
 def _names_of(known: tuple[Scanner, ...]) -> DataNames:
-    return DataNames(
-        *(
-            tuple(dict.fromkeys(name for scanner in known for name in getattr(scanner, field)))
-            for field in ("suffixes", "markers", "folder_suffixes")
+    def recognised(url: str) -> bool:
+        marking = (
+            scanner
+            for scanner in known
+            if any(os.path.isfile(os.path.join(url, name)) for name in scanner.markers)
         )
-    )
+        return any(scanner.recognises(Location(url)) for scanner in marking)
+
+    def names(field: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for scanner in known for name in getattr(scanner, field)))
+
+    return DataNames(names("suffixes"), names("markers"), names("folder_suffixes"), recognised)
 
 
 def expand_files(

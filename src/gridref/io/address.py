@@ -14,8 +14,8 @@ import glob
 import os
 import re
 import urllib.parse
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -46,11 +46,14 @@ class DataNames:
         Names of files that mark their local directory as one piece of data.
     folder_suffixes
         Suffixes of remote directories that are one piece of data each; compared in lower case.
+    recognised
+        Looks into a marked local directory, and says whether it is data; None if markers suffice.
     """
 
     suffixes: tuple[str, ...] = ()
     markers: tuple[str, ...] = ()
     folder_suffixes: tuple[str, ...] = ()
+    recognised: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
 
     def is_file(self, path: str) -> bool:
         """Whether a file in a directory is taken; hidden files never are."""
@@ -60,11 +63,14 @@ class DataNames:
     def is_folder(self, url: str) -> bool:
         """Whether a directory is one piece of data; of a remote one the name alone decides.
 
-        A marker beside files of data is a stray file: names like ``info`` are common.
+        A marker beside files of data is a stray file, and so is one that no format recognises:
+        names like ``info`` are common.
         """
         if is_local(url):
             marked = any(os.path.isfile(os.path.join(url, name)) for name in self.markers)
-            return marked and not any(map(self.is_file, os.listdir(url)))
+            if not marked or any(map(self.is_file, os.listdir(url))):
+                return False
+            return self.recognised is None or self.recognised(url)
         return url.partition("?")[0].rstrip("/").lower().endswith(self.folder_suffixes)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import About, Reach
-from gridref.io import DataNames
+from gridref.io import DataNames, is_local, read_file
 from gridref.model.array import VirtualGroup
 
 
 class N5Scanner:
     """Scans N5 containers, and single groups and datasets of them.
 
-    A remote one that is not named ``*.n5`` is named by its ``attributes.json``.
+    A local folder that is not named ``*.n5`` is one if its attributes are those of a container or a
+    dataset, or a folder in it has attributes, too. A remote one that is not named ``*.n5`` is named
+    by its ``attributes.json``.
     """
 
     name = "N5 (folders)"
@@ -33,8 +37,10 @@ class N5Scanner:
         """Whether this is a folder with attributes, one named ``*.n5``, or the attributes."""
         if not location.is_folder:
             return location.name == self.markers[0] and location.head.lstrip()[:1] == b"{"
-        named = location.name.endswith(self.folder_suffixes)
-        return named or location.is_named(DataNames((), self.markers, self.folder_suffixes))
+        if location.name.endswith(self.folder_suffixes):
+            return True
+        names = DataNames((), self.markers, self.folder_suffixes)
+        return location.is_named(names) and (not is_local(location.url) or _is_n5(location.url))
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
         """Describe a container, or a part; a single dataset becomes a group with that array."""
@@ -45,3 +51,14 @@ class N5Scanner:
         with refusing_damage(location.url):
             files = StoreFiles(url, options.storage_options, options.allow)
             return scan_container(files, options)
+
+
+def _is_n5(folder: str) -> bool:
+    """Whether attributes are there because this is N5: other programs write such files, too."""
+    name = N5Scanner.markers[0]
+    head = read_file(os.path.join(folder, name)).lstrip()
+    if head[:1] != b"{":
+        return False
+    if any(key in head for key in (b'"n5"', b'"dimensions"', b'"multiscales"', b'"scales"')):
+        return True
+    return any(os.path.isfile(os.path.join(folder, below, name)) for below in os.listdir(folder))
