@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from gridref.api.readable import reader_for
+from gridref.api.rewriting import plan
 from gridref.api.rewriting.plan import BASE_BYTES, CODECS, Resources, plan_rewrite, view_to_write
 from gridref.api.rewriting.writer import checksums_of, rewrite, sink_at, written_array
 from gridref.io import describe_source
 from gridref.model.grid import ChunkGrid
+from gridref.serve.tasks import TASK_BYTES
 from gridref.testing.strategies import arrays_with_values
 
 
@@ -34,9 +38,17 @@ def rewrites(draw):
     view = view_to_write(
         array, grid, shards, draw(st.sampled_from(list(CODECS))), key_separator=separator
     )
-    needed = 17 * 10**6 + 10 * 4 * math.prod(shards or lengths) + 4000
-    memory = BASE_BYTES + needed + draw(st.sampled_from([0, 500, 10_000]))
-    return plan_rewrite(view, Resources(memory, n_threads=2)), values
+    stored = [math.prod(each.chunk_shape) * each.dtype.itemsize for each in array.encodings]
+    chunk_bytes = 4 * math.prod(lengths)
+    object_bytes = 4 * math.prod(map(min, array.shape, shards or lengths))
+    least = (
+        BASE_BYTES + TASK_BYTES[1] + 3 * max(stored, default=0) + 3 * chunk_bytes + 2 * object_bytes
+    )
+    memory = least + draw(st.sampled_from([0, 50, 500, 10_000, 100_000]))
+    resources = Resources(memory, n_threads=2, has_disk=True)
+    # Two passes, wherever that can be, in half of the cases.
+    with patch.object(plan, "_WORTH_A_PASS", draw(st.sampled_from([0.5, 2]))):
+        return plan.plan_rewrite(view, resources), values
 
 
 def opened(folder, view):
@@ -46,31 +58,74 @@ def opened(folder, view):
 
 @given(rewrites(), st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=60)
-def test_zarr_reads_what_was_written_and_what_is_missing_is_written_again(planned, random):
-    plan, values = planned
+def test_zarr_reads_what_was_written_and_what_is_missing_is_written_again(rewriting, random):
+    planned, values = rewriting
     reader = reader_for(cache_bytes=0, n_threads=1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        done = rewrite(plan, reader, sink_at(folder))
-        np.testing.assert_array_equal(opened(folder, plan.view), values)
+        event("one pass" if planned.first is None else "two passes")
+        done = rewrite(planned, reader, sink_at(folder), spill=f"{name}/.spill/1")
+        np.testing.assert_array_equal(opened(folder, planned.view), values)
         assert done.n_adopted == 0
-        assert done.n_decoded >= plan.n_stored * bool(values.size)
-        if plan.view.shards is not None:
+        assert done.n_decoded >= planned.n_stored * bool(values.size)
+        if planned.view.shards is not None:
             again = written_array(
-                plan.view, done.objects, lambda each: describe_source(folder / each.name)
+                planned.view, done.objects, lambda each: describe_source(folder / each.name)
             )
             np.testing.assert_array_equal(reader.read(again), values)
         removed = [each for each in done.objects if random.random() < 0.5]
         for each in removed:
             (folder / each.name).unlink()
-        after = rewrite(plan, reader, sink_at(folder))
+        after = rewrite(planned, reader, sink_at(folder), spill=f"{name}/.spill/2")
         assert after.n_written == len(removed)
         assert after.n_adopted == len(done.objects) - len(removed)
-        np.testing.assert_array_equal(opened(folder, plan.view), values)
+        np.testing.assert_array_equal(opened(folder, planned.view), values)
         for old, new in zip(done.objects, after.objects, strict=True):
             assert (old.coords, old.name, old.n_bytes) == (new.coords, new.name, new.n_bytes)
             for column in ("offset", "length", "crc32c"):
                 np.testing.assert_array_equal(getattr(old, column), getattr(new, column))
+
+
+class _StoppedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("is_sharded", [True, False])
+def test_two_passes_decode_each_chunk_once_and_go_on_where_they_were_stopped(tmp_path, is_sharded):
+    from gridref.testing.builders import chunked_array
+
+    values = np.random.default_rng(0).integers(0, 9, (41, 33, 50)).astype("i2")
+    values[:, :12, :12] = 7  # some objects hold the fill value only
+    array = chunked_array(values, (1, 33, 50), "tyx", compressed=True, fill_value=7)
+    grid = ChunkGrid.regular(array.shape, (41, 4, 6))
+    view = view_to_write(array, grid, (41, 4, 12) if is_sharded else None, "zstd")
+    needed = BASE_BYTES + 16 * 2**20 + 3 * 33 * 50 * 2 + 6 * 33 * 50 * 2 + 6 * 41 * 4 * 12 * 2
+    resources = Resources(needed, n_threads=1)
+    once = plan_rewrite(view, resources)
+    plan = plan_rewrite(view, replace(resources, has_disk=True))
+    assert once.first is None
+    assert once.n_decoded > 3 * once.n_stored
+    assert plan.n_decoded == plan.n_stored == 41
+    assert plan.peak_bytes <= needed
+    reader = reader_for(cache_bytes=0)
+    for stop in range(1, plan.n_steps + 1, 4):
+        folder, spill = tmp_path / str(stop), tmp_path / f"spill {stop}"
+
+        def told(done: int, total: int, stop: int = stop) -> None:
+            assert total == plan.n_steps
+            if done == stop:
+                raise _StoppedError
+
+        with pytest.raises(_StoppedError):
+            rewrite(plan, reader, sink_at(folder), spill=str(spill), progress=told)
+        done = rewrite(plan, reader, sink_at(folder), spill=str(spill))
+        left = plan.first.n_units - stop
+        assert done.n_decoded <= max(0, left) * -(-41 // plan.first.n_units)
+        np.testing.assert_array_equal(opened(folder, view), values)
+        assert [path.name for path in spill.iterdir()] == ["all-written"]
+        again = rewrite(plan, reader, sink_at(folder), spill=str(spill))
+        assert (again.n_written, again.n_decoded) == (0, 0)
+        assert again.n_adopted == len(done.objects) > 0
 
 
 def test_damaged_shards_are_written_again(tmp_path):

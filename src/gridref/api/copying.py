@@ -11,6 +11,8 @@ import hashlib
 import json
 import math
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -77,6 +79,8 @@ class CopiedArray:
         Size of the others.
     n_stored, n_decoded
         Number of chunks in its files, and how many were decoded: more, if some were decoded again.
+    has_two_passes
+        Whether it is written to intermediate files first, so that stored chunks are decoded once.
     seconds
         What it took.
     """
@@ -89,6 +93,7 @@ class CopiedArray:
     n_bytes: int
     n_stored: int
     n_decoded: int
+    has_two_passes: bool
     seconds: float
 
     @property
@@ -148,6 +153,7 @@ def copy(
     codec: str = "blosc",
     grid: Literal["regular", "rectilinear"] = "regular",
     memory: int | str = "1GB",
+    spill: str | os.PathLike[str] | None = None,
     n_threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
@@ -184,8 +190,12 @@ def copy(
         ``"regular"`` makes chunks equal. ``"rectilinear"`` keeps them as uneven as they are in the
         files; few readers read such a grid.
     memory
-        Bytes that the process may take, like ``"2GB"``. With more, stored chunks that several
-        objects need are decoded less often.
+        Bytes that the process may take, like ``"2GB"``. Where stored chunks would be decoded many
+        times with that, they are written to intermediate files first.
+    spill
+        Local folder for intermediate files, which take about half of the memory that the elements
+        of an array would. By default they are beside what is being copied, if that is local, else
+        in the system's folder for temporary files.
     n_threads
         Threads that decode and that encode. By default one for each core.
     storage_options
@@ -227,7 +237,10 @@ def copy(
     url = absolute_url(target)
     sink = sink_at(url, storage_options)
     resources = Resources(
-        bytes_of("memory", memory), n_threads=n_threads, is_streamed=sink.is_streamed
+        bytes_of("memory", memory),
+        n_threads=n_threads,
+        is_streamed=sink.is_streamed,
+        has_disk=True,
     )
     layout = _Layout(chunks or {}, shards, codec, grid)
     layout.check(group)
@@ -237,14 +250,23 @@ def copy(
         foreseen = {path: _foreseen(plan) for path, plan in plans.items()}
         return CopyReport(url, foreseen, peak_bytes, time.perf_counter() - begun, is_dry_run=True)
     documents = _documents(group, {path: plan.view for path, plan in plans.items()})
-    _begin(url, sink, content, documents, storage_options)
-    copied = dict(_copied(plans, sink, storage_options, progress))
+    digest = _begin(url, sink, content, documents, storage_options)
+    files = _spill_folder(url, spill, digest)
+    copied = dict(_copied(plans, sink, files, storage_options, progress))
     for path, document in reversed(documents.items()):  # the root last
         sink.put(f"{path}/{METADATA_KEY}" if path else METADATA_KEY, [_dumped(document)])
     sink.clean()
     sink.remove(_NOTE)
+    shutil.rmtree(files, ignore_errors=True)
     sink.clean()
     return CopyReport(url, copied, peak_bytes, time.perf_counter() - begun)
+
+
+def _spill_folder(url: str, spill: str | os.PathLike[str] | None, digest: str) -> str:
+    """The folder for intermediate files of a copy: the same one in every call for it."""
+    beside = os.path.join(url, DRAFTS) if is_local(url) else tempfile.gettempdir()
+    folder = beside if spill is None else os.path.abspath(spill)
+    return os.path.join(folder, f"gridref-spill-{digest[:16]}")
 
 
 # What is copied
@@ -454,8 +476,8 @@ def _begin(
     content: str,
     documents: Mapping[str, Any],
     storage_options: Mapping[str, Any] | None,
-) -> None:
-    """Note what is copied; or make sure that it is what was begun before.
+) -> str:
+    """Note what is copied; or make sure that it is what was begun before. Returns a digest of it.
 
     Raises
     ------
@@ -471,13 +493,14 @@ def _begin(
             Place(source=url),
         )
     if held is None and sink.put(_NOTE, [note]):
-        return
+        return digest
     if sink.tail(_NOTE, len(note) + 1) != (len(note), note):
         raise InvalidRequestError(
             "the target holds an unfinished copy of something else, or with other options: remove"
             " it, or copy to another address",
             Place(source=url),
         )
+    return digest
 
 
 # Copying
@@ -486,22 +509,34 @@ def _begin(
 def _copied(
     plans: Mapping[str, RewritePlan],
     sink: LocalSink | RemoteSink,
+    files: str,
     storage_options: Mapping[str, Any] | None,
     progress: Progress | None,
 ) -> Iterator[tuple[str, CopiedArray]]:
     """Copy the arrays one after the other."""
-    total, before = sum(plan.n_units for plan in plans.values()), 0
-    for path, plan in plans.items():
-        reader = reader_for(
-            storage_options, cache_bytes=0, n_threads=plan.n_threads, n_requests=plan.n_requests
-        )
+    total, before = sum(plan.n_steps for plan in plans.values()), 0
+    is_whole = sink.tail(METADATA_KEY, 0) is not None  # what an earlier run could not clean up
+    reader = reader_for(storage_options, cache_bytes=0)
+    for number, (path, plan) in enumerate(plans.items()):
+        if is_whole:
+            known = _foreseen(plan)
+            yield path, replace(known, n_adopted=known.n_objects, n_decoded=0)
+            continue
 
         def told(done: int, _of: int, before: int = before) -> None:
             if progress is not None:
                 progress(before + done, total)
 
-        done = rewrite(plan, reader, sink, prefix=f"{path}/", path=path, progress=told)
-        before += plan.n_units
+        done = rewrite(
+            plan,
+            reader,
+            sink,
+            prefix=f"{path}/",
+            path=path,
+            spill=os.path.join(files, str(number)),
+            progress=told,
+        )
+        before += plan.n_steps
         yield (
             path,
             replace(
@@ -529,5 +564,6 @@ def _foreseen(plan: RewritePlan) -> CopiedArray:
         n_bytes=0,
         n_stored=plan.n_stored,
         n_decoded=plan.n_decoded,
+        has_two_passes=plan.first is not None,
         seconds=0.0,
     )

@@ -4,6 +4,11 @@ The array is written unit by unit. A unit is a box of whole objects (shards, or 
 shards) that is read into memory at once, encoded and written, while the next one is read. A stored
 chunk that serves several units is decoded once for each of them. So the unit is the box with the
 fewest decodes of all that fit the memory.
+
+If these are still many, two passes are better, for example from maps to series. The first one reads
+whole stored chunks, as many as fit the memory, and writes them to intermediate files, cut into
+pieces. The second one puts the pieces together. Both are rewrites: what the first one writes is the
+array that the second one reads.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from gridref.errors import InvalidRequestError, Message, Option
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.manifest import ChunkManifest
 from gridref.model.projection import SliceProjection
 from gridref.model.shard import ShardLayout
 from gridref.serve.plan import CrossProduct, plan_read
@@ -172,6 +178,9 @@ class RewritePlan:
         Number of stored chunks, and how many are decoded in all.
     peak_bytes
         Most memory that the process takes.
+    first
+        What to write to intermediate files before. `view` then is of an array that has the shape
+        and chunks of these files, and is yet to be written; None if there is one pass.
     """
 
     view: ArrayView
@@ -182,11 +191,17 @@ class RewritePlan:
     n_stored: int
     n_decoded: int
     peak_bytes: int
+    first: RewritePlan | None = None
 
     @property
     def n_units(self) -> int:
         """Number of units."""
         return math.prod(len(cuts) - 1 for cuts in self.cuts)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of units of all passes."""
+        return self.n_units + (0 if self.first is None else self.first.n_steps)
 
     def units(self) -> Iterator[Unit]:
         """The units, in C order."""
@@ -216,16 +231,19 @@ class Resources:
         Threads that read from servers; None takes `n_threads`, which is right for local files.
     is_streamed
         Whether objects are written piece by piece; else each one is in memory as a whole.
+    has_disk
+        Whether there may be intermediate files.
     """
 
     memory: int
     n_threads: int | None = None
     n_requests: int | None = None
     is_streamed: bool = True
+    has_disk: bool = False
 
 
 def plan_rewrite(view: ArrayView, resources: Resources) -> RewritePlan:
-    """Choose the units with which an array is written with the fewest decodes.
+    """Choose how an array is written with few decodes.
 
     Parameters
     ----------
@@ -237,6 +255,21 @@ def plan_rewrite(view: ArrayView, resources: Resources) -> RewritePlan:
     InvalidRequestError
         If the memory is too little for one object; says how much is needed.
     """
+    direct = _in_one_pass(view, resources)
+    if not resources.has_disk or direct.n_decoded <= _WORTH_A_PASS * direct.n_stored:
+        return direct
+    spilled = _in_two_passes(view, resources)
+    if spilled is None or spilled.n_decoded * _WORTH_A_PASS > direct.n_decoded:
+        return direct
+    return spilled
+
+
+_WORTH_A_PASS = 2
+"""About how many decodes of a stored chunk take the time of writing and reading it once more."""
+
+
+def _in_one_pass(view: ArrayView, resources: Resources) -> RewritePlan:
+    """The unit with the fewest decodes of those that fit the memory."""
     array, grid = view.array, view.metadata.grid
     item_bytes = max(1, array.dtype.itemsize)
     object_bytes = _largest(grid.axes) * item_bytes
@@ -266,7 +299,7 @@ def plan_rewrite(view: ArrayView, resources: Resources) -> RewritePlan:
 
 def _stored_starts(pieces: Sequence[CrossProduct], number: int) -> Int64Array:
     """Where stored chunks begin along an axis; in any block, where blocks differ."""
-    starts = []
+    starts = [np.zeros(0, np.int64)]
     for cross in pieces:
         along = cross.axes[number].pieces
         assert isinstance(along, SliceProjection)
@@ -293,9 +326,7 @@ def _threads(view: ArrayView, resources: Resources, object_bytes: int) -> tuple[
     encoder_bytes = 3 * chunk_bytes * item_bytes
     if not resources.is_streamed:
         encoder_bytes += 2 * object_bytes
-    # What is fetched at a time, what is decoded of it, and the same shuffled.
-    largest = max(map(_held_bytes, view.array.encodings), default=0)
-    reader_bytes = TASK_BYTES[1] + 3 * largest
+    reader_bytes = _reader_bytes(view.array)
     least = BASE_BYTES + encoder_bytes + reader_bytes + 2 * object_bytes
     if resources.memory < least:
         raise InvalidRequestError(
@@ -311,6 +342,11 @@ def _threads(view: ArrayView, resources: Resources, object_bytes: int) -> tuple[
     left = room // 2 - n_threads * encoder_bytes
     n_requests = max(n_threads, min(resources.n_requests or 1, left // reader_bytes))
     return n_threads, n_requests, n_threads * encoder_bytes + n_requests * reader_bytes
+
+
+def _reader_bytes(array: VirtualArray) -> int:
+    """What a reading thread takes: what it fetches, what it decodes, and the same shuffled."""
+    return TASK_BYTES[1] + 3 * max(map(_held_bytes, array.encodings), default=0)
 
 
 def _held_bytes(encoding: Encoding) -> int:
@@ -394,3 +430,120 @@ def _grown(
             if is_larger and fits and option.n_pieces <= grown[axis].n_pieces:
                 grown[axis] = option
     return tuple(grown)
+
+
+# Two passes, with intermediate files
+
+_SHARES = (0.7, 0.5, 0.3, 0.15)
+"""What units may take of the memory that one reading thread leaves: others need some, too."""
+_MOST_AGAIN = 2
+"""How often pieces are decoded at most: smaller boxes may fit together better."""
+_PIECE_BYTES = 16 * 2**10
+_MANY_PIECES = 100_000
+"""More pieces than these must not be smaller: each has fixed costs."""
+
+
+def _in_two_passes(view: ArrayView, resources: Resources) -> RewritePlan | None:
+    """A plan with intermediate files; None if pieces would be too small, or boxes too large."""
+    array, grid, dtype = view.array, view.metadata.grid, view.metadata.dtype
+    if not grid.is_regular or dtype.kind == "T":
+        return None
+    crosses = plan_read(array).crosses
+    stored = [
+        int(np.median(np.diff(_stored_starts(crosses, number), append=extent)))
+        for number, extent in enumerate(array.shape)
+    ]
+    objects = [axis.uniform_length for axis in grid.axes]
+    room = (resources.memory - BASE_BYTES - _reader_bytes(array)) // 2
+    for share in _SHARES:
+        most = max(1, int(room * share) // dtype.itemsize)
+        read_box, piece = boxes_between(array.shape, stored, objects, most)
+        n_pieces = math.prod(-(-n // k) for n, k in zip(array.shape, piece, strict=True))
+        if math.prod(piece) * dtype.itemsize < _PIECE_BYTES and n_pieces > _MANY_PIECES:
+            return None
+        chunks = ChunkGrid.regular(array.shape, piece)
+        between = view_to_write(array, chunks, read_box, "blosc-lz4", key_separator=".")
+        unwritten = VirtualArray.of_one_block(
+            array.shape,
+            dtype,
+            encoding=Encoding(piece, dtype, between.chunk_codecs),
+            manifest=ChunkManifest.missing(0),
+            dims=array.dims,
+            fill_value=view.metadata.fill_value,
+        )
+        try:
+            first = _in_one_pass(between, replace(resources, is_streamed=True))
+            second = _in_one_pass(replace(view, array=unwritten), resources)
+        except InvalidRequestError:  # the threads leave less
+            continue
+        if second.n_decoded > _MOST_AGAIN * second.n_stored:
+            continue
+        return replace(
+            second,
+            first=first,
+            n_stored=first.n_stored,
+            n_decoded=first.n_decoded,
+            peak_bytes=max(first.peak_bytes, second.peak_bytes),
+        )
+    return None
+
+
+def boxes_between(
+    shape: Sequence[int], stored: Sequence[int], objects: Sequence[int], most_elements: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The boxes that are read in the first of two passes, and the pieces that they are cut into.
+
+    Boxes of whole stored chunks grow where objects are longer, and boxes of whole objects where
+    stored chunks are longer, up to a size. A piece is what both have in common.
+
+    Parameters
+    ----------
+    shape
+        Shape of the array.
+    stored, objects
+        Shape of the stored chunks, and of the objects to be written.
+    """
+    read = [min(n, k) for n, k in zip(shape, stored, strict=True)]
+    write = [min(n, k) for n, k in zip(shape, objects, strict=True)]
+    for axis in reversed(range(len(shape))):
+        if read[axis] < write[axis]:
+            read[axis] = _longer(read, axis, write[axis], shape[axis], most_elements)
+    for axis in reversed(range(len(shape))):
+        if write[axis] < read[axis]:
+            write[axis] = _longer(write, axis, read[axis], shape[axis], most_elements)
+    piece = tuple(map(_common, read, write, shape))
+    # Boxes consist of whole pieces. What overhangs the array takes no memory.
+    box = tuple(
+        -(-k // p) * p if k >= n else max(p, k // p * p)
+        for k, p, n in zip(read, piece, shape, strict=True)
+    )
+    return box, piece
+
+
+def _longer(lengths: Sequence[int], axis: int, wanted: int, extent: int, most_elements: int) -> int:
+    """A multiple of a box's length along an axis, up to a wanted one.
+
+    If the axis goes on behind the wanted length, the multiple divides that, where there is one.
+    """
+    length = lengths[axis]
+    most = max(1, min(most_elements // math.prod(lengths), -(-wanted // length)))
+    if wanted >= extent:
+        n_parts = -(-wanted // (length * most))
+        return length * -(-wanted // (length * n_parts))  # about equal parts
+    dividing = (n for n in range(most, 0, -1) if wanted % (length * n) == 0)
+    return length * next(dividing, most)
+
+
+def _common(read: int, write: int, extent: int) -> int:
+    """The length of pieces along an axis, of which boxes that are read and written consist.
+
+    Where a box that is read is longer, and not the whole axis, nor several that are written, this
+    is the greatest common divisor, unless that is small.
+    """
+    if read <= write or read >= extent:
+        return min(read, write)
+    common = math.gcd(read, write)
+    return common if common * _MOST_PARTS >= write else write
+
+
+_MOST_PARTS = 16

@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol
@@ -30,8 +31,16 @@ from gridref.api.rewriting.plan import RewritePlan, Unit
 from gridref.catalog.folder import write_errors_told
 from gridref.codecs import encode_chunk
 from gridref.codecs.encode import encode_bytes_codecs
-from gridref.errors import SourceUnavailableError
-from gridref.io import RetryPolicy, absolute_url, crc32c_of, is_absent, is_local, open_filesystem
+from gridref.errors import InvalidRequestError, Message, Option, Place, SourceUnavailableError
+from gridref.io import (
+    RetryPolicy,
+    absolute_url,
+    crc32c_of,
+    describe_source,
+    is_absent,
+    is_local,
+    open_filesystem,
+)
 from gridref.io.ahead import DaemonThreads, map_ahead
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
@@ -324,6 +333,7 @@ def rewrite(
     *,
     prefix: str = "",
     path: str | None = None,
+    spill: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Rewritten:
     """Write what a plan says; the same call goes on where an earlier one was killed.
@@ -331,13 +341,16 @@ def rewrite(
     Parameters
     ----------
     reader
-        Reads the array: without a cache, and with the numbers of threads of the plan.
+        Reads the sources of the array. Its threads and its cache are not used.
     sink
         Where objects go. Objects that are there must be of the same array and plan.
     prefix
         What the names of objects begin with: ``tas/``.
     path
         Path of the array, for messages.
+    spill
+        Local folder for intermediate files, of this rewrite alone; it must be the same one in the
+        next call. Only needed if the plan has two passes.
     progress
         Called with the number of units that are done, and of all.
 
@@ -348,7 +361,89 @@ def rewrite(
     InvalidRequestError, SourceUnavailableError
         If an object cannot be written.
     """
+    if plan.first is not None:
+        assert spill is not None
+        return _through_files(plan, plan.first, reader, sink, spill, prefix, path, progress)
+    return _rewrite(plan, reader, sink, prefix, path, progress)
+
+
+def _through_files(
+    plan: RewritePlan,
+    first: RewritePlan,
+    reader: Reader,
+    sink: Sink,
+    spill: str,
+    prefix: str,
+    path: str | None,
+    progress: Callable[[int, int], None] | None,
+) -> Rewritten:
+    """Write intermediate files first, and what a plan says from them."""
+    files = LocalSink(spill)
+    n_decoded, seconds = 0, 0.0
+    objects: tuple[WrittenObject, ...] = ()
+
+    def told(done: int, _of: int, before: int = 0) -> None:
+        if progress is not None:
+            progress(before + done, plan.n_steps)
+
+    # Once all is written, the files are gone. What is not there then holds the fill value only, as
+    # the array without any files does.
+    if files.tail(_ALL_WRITTEN, 0) is None:
+        _check_room(spill, plan)
+        done = _rewrite(first, reader, files, "", path, told)
+        n_decoded, seconds, objects = done.n_decoded, done.seconds, done.objects
+    between = written_array(
+        first.view, objects, lambda each: describe_source(os.path.join(spill, each.name))
+    )
+    second = replace(plan, view=replace(plan.view, array=between), first=None)
+    told_behind = partial(told, before=first.n_units)
+    done = _rewrite(second, reader, sink, prefix, path, told_behind)
+    files.put(_ALL_WRITTEN, [b""])
+    for each in objects:
+        files.remove(each.name)
+    files.clean()
+    return replace(done, n_decoded=n_decoded, seconds=seconds + done.seconds)
+
+
+_ALL_WRITTEN = "all-written"
+"""An empty file that takes the place of intermediate files."""
+
+
+def _check_room(spill: str, plan: RewritePlan) -> None:
+    """Refuse to begin where there is no room for intermediate files: about half of the elements.
+
+    Raises
+    ------
+    InvalidRequestError
+        Saying how much is there.
+    """
+    os.makedirs(spill, exist_ok=True)
+    held = sum(entry.stat().st_size for entry in os.scandir(spill) if entry.is_file())
+    needed, free = plan.view.array.nbytes // 2 - held, shutil.disk_usage(spill).free
+    if free < needed:
+        raise InvalidRequestError(
+            Message(
+                f"{free // 10**6} MB are free, and intermediate files take about"
+                f" {needed // 10**6} MB: give another folder with ",
+                Option("spill"),
+                ", or more ",
+                Option("memory"),
+            ),
+            Place(source=spill),
+        )
+
+
+def _rewrite(
+    plan: RewritePlan,
+    reader: Reader,
+    sink: Sink,
+    prefix: str,
+    path: str | None,
+    progress: Callable[[int, int], None] | None,
+) -> Rewritten:
+    """Write the units of one pass."""
     begun = time.perf_counter()
+    reader = Reader(reader.ranges, n_threads=plan.n_threads, n_requests=plan.n_requests)
     writer = _Writer(plan, reader, sink, prefix, path)
     with DaemonThreads(1) as ahead, DaemonThreads(plan.n_threads) as writers:
         reads = map_ahead(ahead, writer.read, enumerate(plan.units()), 2)

@@ -508,6 +508,12 @@ COPY_OPTIONS: Mapping[str, Any] = {
         None,
     ),
     "memory": _text("Memory that the process may take. Default: 1GB.", None, metavar="SIZE"),
+    "spill": _text(
+        "Folder for intermediate files, where memory is too little to decode each stored chunk once"
+        " without. Default: in the target, if that is local.",
+        None,
+        metavar="FOLDER",
+    ),
     "n_threads": _option(
         int, "Threads that decode and that encode. Default: one for each core.", None, "--threads"
     ),

@@ -239,7 +239,8 @@ def _copy_lines(report: CopyReport) -> Iterator[str]:
             parts.append(f"shards {_by_x(array.shards)}")
         if array.n_decoded:
             often = "once" if array.decodes <= 1 else f"{array.decodes:.3g} times"
-            parts.append(f"each of {array.n_stored} stored chunks decoded {often}")
+            through = " into intermediate files" if array.has_two_passes else ""
+            parts.append(f"each of {array.n_stored} stored chunks decoded {often}{through}")
         yield f"{path}: {', '.join(parts)}"
     in_memory = f"at most {human_bytes(report.peak_bytes)} of memory"
     if report.is_dry_run:
