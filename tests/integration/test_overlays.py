@@ -512,7 +512,7 @@ def test_a_dry_run_writes_nothing(cube: Cube) -> None:
     before = sorted(os.listdir(cube.url))
     report = cube.open().rechunk("tas", SERIES, dry_run=True).report
     assert report.lines[0] == "tas: 24x12x14 in chunks of 24x5x5, shards of 24x15x15"
-    assert report.lines[1].startswith("24 stored chunks, each decoded 1 times; at most ")
+    assert report.lines[1].startswith("24 stored chunks, each decoded once; at most ")
     assert sorted(os.listdir(cube.url)) == before
 
 

@@ -223,9 +223,8 @@ class Rechunk[C: CatalogGroup]:
         if draft is None:
             return [f"{self.path}: nothing is missing"]
         sheet, plan = draft.sheet, draft.plan
-        often = plan.n_decoded / max(1, plan.n_stored)
         layout = f"{_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
-        work = f"{plan.n_stored} stored chunks, each decoded {often:.2g} times"
+        work = f"{plan.n_stored} stored chunks, each decoded {_often(plan)}"
         memory = f"at most {plan.peak_bytes / 1e6:.0f} MB of memory"
         return [f"{self.path}: {layout}, shards of {_sized(sheet.shards)}", f"{work}; {memory}"]
 
@@ -264,12 +263,11 @@ class Rechunk[C: CatalogGroup]:
             return step
 
         self.keeper.commit(finish)
-        found = f", {done.n_adopted} of them by an earlier run" if done.n_adopted else ""
-        often = plan.n_decoded / max(1, plan.n_stored)
-        line = (
-            f"{said}: {len(done.objects)} objects of {stored_bytes} bytes{found}; each stored"
-            f" chunk is decoded {often:.2g} times"
-        )
+        n_shards = len(done.objects)
+        parts = [f"{said}: {stored_bytes / 1e6:.3g} MB in {n_shards} shard{'s' * (n_shards != 1)}"]
+        if done.n_adopted:
+            parts.append(f"{done.n_adopted} of them by an earlier run")
+        line = ", ".join([*parts, f"each stored chunk decoded {_often(plan)}"])
         return line if is_used else f"{line}. Its files changed meanwhile, so it is not used"
 
     def _overlay(self, base: Base, array: VirtualArray) -> OverlayEntry:
@@ -331,8 +329,10 @@ def rechunk[C: CatalogGroup](
     if chunks is None:
         wanted = [_asked_before(base.group, each) for each in entries_of(base.group, path)]
         if not wanted:
-            reason = " says what to write: the array has no overlay to bring up to date"
-            raise InvalidRequestError(Message(Option("chunks"), reason), Place(variable=path))
+            reason = Message(
+                "the array has no overlay to bring up to date; ", Option("chunks"), " writes one"
+            )
+            raise InvalidRequestError(reason, Place(variable=path))
     else:
         wanted = [Asked(chunks, **asked)]
     lines: list[str] = []
@@ -541,6 +541,11 @@ def _stored_folder(catalog: str, to: str | os.PathLike[str] | None) -> str:
     address = absolute_url(to).rstrip("/")
     is_inside = address.startswith(f"{catalog.rstrip('/')}/")
     return relative_url(address, catalog) if is_inside else address
+
+
+def _often(plan: RewritePlan) -> str:
+    times = plan.n_decoded / max(1, plan.n_stored)
+    return "once" if times <= 1 else f"{times:.3g} times"
 
 
 def _sized(shape: Sequence[int]) -> str:

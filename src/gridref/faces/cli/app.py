@@ -18,6 +18,7 @@ from gridref.errors import GridrefError, LeftOutWarning
 from gridref.faces.cli.change import (
     append_command,
     prune_command,
+    rechunk_command,
     refresh_command,
     relocate_command,
     remove_command,
@@ -66,6 +67,7 @@ for _name, _command, _group in (
     ("refresh", refresh_command, CHANGE),
     ("remove", remove_command, CHANGE),
     ("relocate", relocate_command, CHANGE),
+    ("rechunk", rechunk_command, CHANGE),
     ("tag", tag_command, CHANGE),
     ("rollback", rollback_command, CHANGE),
     ("prune", prune_command, CHANGE),
@@ -128,7 +130,7 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 def _interrupted(arguments: Sequence[str]) -> str:
     """That the command was interrupted, and how to go on where it scans files."""
-    if arguments[:1] == ["copy"]:
+    if arguments[:1] in (["copy"], ["rechunk"]):
         return "interrupted: run the same command again to go on"
     if not {"build", "plan", "append", "refresh"}.intersection(arguments[:1]):
         return "interrupted"

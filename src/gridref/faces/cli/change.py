@@ -21,6 +21,8 @@ from gridref.faces.cli.options import (
     StorageOptions,
     call_options,
     opened_catalog,
+    parse_bounds,
+    parse_lengths,
     prefixes_of,
     spelled,
     takes,
@@ -279,9 +281,107 @@ def prune_command(
     opened = opened_catalog(catalog, storage_options)
     youngest = duration_seconds(grace, "grace")
     pruned = opened.prune(keep=keep, grace_seconds=youngest, dry_run=dry_run)
-    for file in pruned.files:
+    for file in (*pruned.files, *pruned.sheets):
         echo(f"{'would remove' if dry_run else 'removed'} {file}")
-    echo(f"{len(pruned.snapshots)} snapshots, {len(pruned.files)} files")
+    folders = f", {len(pruned.sheets)} folders of overlays" if pruned.sheets else ""
+    echo(f"{len(pruned.snapshots)} snapshots, {len(pruned.files)} files{folders}")
+
+
+def rechunk_command(
+    catalog: Catalog,
+    array: Annotated[str, typer.Argument(help="Path of the array.", show_default=False)],
+    chunks: Annotated[
+        str | None,
+        typer.Option(
+            help="Chunk lengths, like time=-1,lat=20,lon=20; -1: the whole dimension. Dimensions"
+            " left out get lengths that make chunks of about 8 MB.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DIM=FIRST:LAST",
+            help="Only these labels: lat=40:60, time=2020-01-01/2020-12-31. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder or URL of the overlay. Default: overlays in the catalog.",
+            show_default=False,
+        ),
+    ] = None,
+    shards: Annotated[
+        str | None,
+        typer.Option(
+            help="Shard lengths, like time=-1,lat=60. Default: shards of up to 128 MB.",
+            show_default=False,
+        ),
+    ] = None,
+    codec: Annotated[
+        str, typer.Option(help="shuffle-zstd; or blosc, zstd, gzip, none: for all Zarr readers.")
+    ] = "shuffle-zstd",
+    memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="Memory that the process may take.")
+    ] = "1GB",
+    n_threads: Annotated[
+        int | None,
+        typer.Option("--threads", help="Threads that decode and encode. Default: one a core."),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="Write what the overlays of the array lack."),
+    ] = False,
+    drop: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Remove this overlay instead.", show_default=False),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only report what would be written.")
+    ] = False,
+    quiet: Quiet = False,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Write the values of an array in other chunks, beside the files. Reads take what is faster.
+
+    The files stay as they are. After changes of the catalog, this overlay answers only for elements
+    whose files are the same; the same command, or --update, writes the others. If the command is
+    interrupted or killed, the same command goes on.
+
+    gridref info lists overlays, and gridref prune removes the files of those that were dropped.
+
+    Examples
+    --------
+        gridref rechunk cube.gridref tas --chunks time=-1,lat=20,lon=20
+
+        gridref rechunk cube.gridref tas --chunks time=-1 --where lat=40:60 --memory 4GB
+
+        gridref rechunk cube.gridref tas --update
+
+        gridref rechunk cube.gridref tas --drop 0
+    """
+    if sum((chunks is not None, update, drop is not None)) != 1:
+        raise typer.BadParameter("say what to do: --chunks LENGTHS, --update or --drop N")
+    opened = opened_catalog(catalog, storage_options)
+    if drop is not None:
+        _told(catalog, opened, opened.drop_overlay(array, drop))
+        return
+    with ScanProgress(Console(stderr=True), quiet, "steps") as progress:
+        after = opened.rechunk(
+            array,
+            None if chunks is None else parse_lengths(chunks),
+            where=dict(map(parse_bounds, where or ())) or None,
+            to=to,
+            shards=None if shards is None else parse_lengths(shards),
+            codec=codec,
+            memory=memory,
+            n_threads=n_threads,
+            dry_run=dry_run,
+            progress=progress,
+        )
+    _told(catalog, opened, after)
 
 
 def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:

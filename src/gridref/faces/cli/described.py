@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gridref.api.inspect import Inspection
+from gridref.api.overlays import overlays_of
 from gridref.catalog import CatalogGroup
 from gridref.combine import Combination
 from gridref.combine.report import Drift
@@ -65,6 +67,40 @@ def left_out(report: ScanReport) -> list[str]:
             more = f" and {row['n_files'] - 1} more" if row["n_files"] > 1 else ""
             lines.append(f"{row['variable'] or '/'}: {row['value']} [{named}{more}]")
     return lines
+
+
+def overlay_lines(group: CatalogGroup) -> list[str]:
+    """The overlays of a catalog, a line each."""
+    lines = []
+    for each in overlays_of(group):
+        lengths = "x".join({-1: "all", 0: "any"}.get(n, str(n)) for n in each.chunks)
+        parts = [f"{each.array}: overlay {each.number}, chunks {lengths}"]
+        parts += [f"{dim} {low} to {high}" for dim, (low, high) in each.where.items()]
+        parts.append(f"{100 * each.covered:.3g} % covered")
+        parts.append(f"{human_bytes(each.n_bytes)} in {each.n_objects} objects")
+        if each.is_unfinished:
+            parts.append("unfinished: the same rechunk goes on")
+        lines.append(", ".join(parts))
+    return lines
+
+
+def costs_table(costs: Sequence[Mapping[str, Any]]) -> Table:
+    """What a selection costs, a row for each layout."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("layout", "chunks", "requests", "fetched", "decoded", "estimated"):
+        table.add_column(name, justify="left" if name == "layout" else "right")
+    table.add_column("")
+    for row in costs:
+        table.add_row(
+            row["layout"],
+            str(row["n_chunks"]),
+            str(row["n_requests"]),
+            human_bytes(row["stored_bytes"]),
+            human_bytes(row["decoded_bytes"]),
+            f"{row['seconds']:.2g} s",
+            "chosen" if row["chosen"] else "",
+        )
+    return table
 
 
 def decoded_because(arrays: Arrays, options: ViewOptions) -> dict[str, str]:
@@ -246,6 +282,7 @@ def catalog_as_json(group: CatalogGroup, arrays: Arrays, options: ViewOptions) -
         "n_sources": len(group.source_list),
         "n_checksums": group.info.n_checksums,
         "left_out": left_out(group.report),
+        "overlays": [asdict(each) for each in overlays_of(group)],
         "arrays": _arrays_as_json(arrays, options),
     }
 

@@ -26,7 +26,7 @@ COMMON = {
     "plan": (*_LAYING_OUT, "expect", "as_json", "files_from", "storage_options"),
     "append": ("at", "declare", "step", "amend", "concat_dim", "join", "overlap", "on_error",
                "storage_options"),
-    "info": ("output", "as_json", "snapshot", "view", "shards", "chunks", "allow",
+    "info": ("output", "select", "as_json", "snapshot", "view", "shards", "chunks", "allow",
              "storage_options"),
     "serve": ("port", "host", "workers", "allow", "allow_host", "allow_origin", "shards", "chunks",
               "storage_options"),

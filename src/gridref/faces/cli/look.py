@@ -16,6 +16,8 @@ from gridref.errors import (
     CatalogNotFoundError,
     GridrefError,
     InvalidRequestError,
+    Message,
+    Option,
     Place,
     SourceFormatError,
     SourceUnavailableError,
@@ -30,6 +32,7 @@ from gridref.faces.cli.options import (
     StorageOptions,
     opened_catalog,
     parse_options,
+    parse_selection,
     spelled,
     takes,
 )
@@ -69,6 +72,15 @@ def info_command(
     width: Annotated[
         int, typer.Option(help="Width of the drawing in such a file, in pixels.")
     ] = 720,
+    select: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIM=PLACES",
+            help="Estimate what reading these positions of the array costs, from the files and with"
+            " each overlay: time=:,lat=7,lon=9.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     snapshot: Snapshot = None,
     **options: Any,
@@ -90,6 +102,8 @@ def info_command(
 
         gridref info cube.gridref --snapshot v1
 
+        gridref info cube.gridref tas --select time=:,lat=7,lon=9
+
         gridref info https://example.org/scene.tif --json
     """
     from gridref.api.catalog import open_catalog
@@ -98,7 +112,7 @@ def info_command(
 
     storage_options, allow = options.pop("storage_options", None), options.pop("allow", None)
     views = view_options(options)
-    for_catalogs = {"output": output, "snapshot": snapshot, **options}
+    for_catalogs = {"output": output, "select": select, "snapshot": snapshot, **options}
     try:
         group = open_catalog(
             catalog, storage_options=storage_options, allow=allow, snapshot=snapshot
@@ -113,6 +127,9 @@ def info_command(
         name = array.strip("/")
         check_names("the catalog", [name], shown, kind="array")
         shown = {name: shown[name]}
+    if select is not None:
+        _print_costs(group, array, select, as_json=as_json)
+        return
     if output is not None:
         from gridref.faces.picture import ChunkMap
 
@@ -123,6 +140,21 @@ def info_command(
         echo(json.dumps(catalog_as_json(group, shown, views)))
         return
     _print_catalog(Console(), group, catalog, shown, views, one_array=array is not None)
+
+
+def _print_costs(group: OpenedCatalog, array: str | None, select: str, *, as_json: bool) -> None:
+    """Print what a selection costs, by layout."""
+    from gridref.faces.cli.described import costs_table
+
+    if array is None:
+        raise InvalidRequestError(
+            Message(Option("select", select), " is about one array: name it behind the catalog")
+        )
+    costs = group.explain(array, **parse_selection(select)).to_pylist()
+    if as_json:
+        echo(json.dumps(costs))
+    else:
+        Console().print(costs_table(costs))
 
 
 def _print_file(
@@ -169,7 +201,7 @@ def _print_catalog(
     *,
     one_array: bool,
 ) -> None:
-    from gridref.faces.cli.described import left_out, source_summary
+    from gridref.faces.cli.described import left_out, overlay_lines, source_summary
     from gridref.faces.cli.drawing import describe_arrays, draw_grid, draw_tree
 
     if not one_array:
@@ -183,6 +215,8 @@ def _print_catalog(
             console.print(line, highlight=False)
         for line in left_out(group.report):
             console.print(Text.assemble(("left out ", "yellow"), line), soft_wrap=True)
+        for line in overlay_lines(group):
+            console.print(Text(line), soft_wrap=True)
         if group.info.n_checksums:
             console.print(f"{group.info.n_checksums} stored chunks have checksums", highlight=False)
     if one_array or any(each.n_blocks > 1 for each in arrays.values()):

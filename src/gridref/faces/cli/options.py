@@ -12,6 +12,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
@@ -672,6 +673,51 @@ def _pairs(text: str, example: str) -> dict[str, str]:
     return pairs
 
 
+def parse_bounds(text: str) -> tuple[str, slice]:
+    """A dimension and the first and last label of it, out of ``lat=40:60`` or ``time=2020/2021``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the text is not of this form.
+    """
+    dim, separator, labels = text.partition("=")
+    first, between, last = labels.partition("/" if "/" in labels else ":")
+    if not (dim and separator and between) or ":" in last:
+        raise InvalidRequestError(
+            f"labels are written like lat=40:60 or time=2020-01-01/2020-12-31, got {text!r}"
+        )
+    return dim, slice(_label(first), _label(last))
+
+
+def _label(text: str) -> int | float | str | None:
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    return text or None
+
+
+def parse_selection(text: str) -> dict[str, int | slice]:
+    """Positions by dimension out of ``time=:,lat=7,lon=0:9``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the text is not of this form.
+    """
+    selection: dict[str, int | slice] = {}
+    for dim, places in _pairs(text, "time=:,lat=7,lon=0:9").items():
+        bounds = [int(part) if part else None for part in places.split(":") if _is_place(part)]
+        if len(bounds) != places.count(":") + 1 or len(bounds) > 3 or bounds == [None]:
+            raise InvalidRequestError(f"positions are written like lat=7 or lat=0:9, got {text!r}")
+        selection[dim] = slice(*bounds) if len(bounds) > 1 else bounds[0] or 0
+    return selection
+
+
+def _is_place(text: str) -> bool:
+    return not text or text.removeprefix("-").isdecimal()
+
+
 # Options that name files by a list
 
 FilesFrom = Annotated[
@@ -768,7 +814,7 @@ def prefixes_of(before: list[str], after: list[str]) -> dict[str, str]:
 # Options that messages name, as they are written here
 
 _OF_COMMANDS = ("all", "at", "events", "format", "identity", "keep", "max_in_flight", "output",
-                "snapshot", "to", "vanished")  # fmt: skip
+                "select", "snapshot", "to", "vanished", "where")  # fmt: skip
 _KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *EXPORT_OPTIONS, *COPY_OPTIONS, *_OF_COMMANDS}
 """Options of commands. Others exist in Python only, and are written as there."""
 _NAMED_LAYOUTS = ("by_coords", "first")
