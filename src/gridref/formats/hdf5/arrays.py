@@ -24,7 +24,13 @@ from gridref.formats.hdf5.chunk_index import follow_each_other
 from gridref.formats.hdf5.chunk_trees import Leaf, read_leaf
 from gridref.formats.hdf5.datatypes import ElementType, Form, element_type
 from gridref.formats.hdf5.files import OpenFile
-from gridref.formats.hdf5.headers import DATATYPE, EXTERNAL_FILES, FILTERS, LAYOUT
+from gridref.formats.hdf5.headers import (
+    DATATYPE,
+    EXTERNAL_FILES,
+    FILTERS,
+    LAYOUT,
+    ObjectHeader,
+)
 from gridref.formats.hdf5.inline import (
     ROW_SIZE,
     inline_converted,
@@ -48,7 +54,7 @@ from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
 from gridref.model.enumeration import CF_FLAGS, Enumeration
 from gridref.model.joining import concatenate, missing_array, missing_like
-from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.scan_report import Fate
 
 # One dataset as a virtual array
@@ -273,7 +279,7 @@ class NamedDataset(NamedTuple):
         return NamedDataset, self.node.header.form, self.dims, self.sizes, options.max_chunk_bytes
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """An array with its chunks in the first file, and how those of its like are stored.
 
     Attributes
@@ -310,13 +316,13 @@ def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOpti
         chunks = rows.with_sources(())
         known = array.with_changes(manifests=(), attrs={})
         n_bytes = 6000 + 100 * known.ndim + 60 * chunks.n_rows
-        offset = _address(node) + node.file.bytes.base_address
-        FORMS.put(dataset.key(options), _Known(known, chunks, offset, *stored), n_bytes)
+        offset = _address(node.header) + node.file.bytes.base_address
+        FORMS.put(dataset.key(options), Known(known, chunks, offset, *stored), n_bytes)
 
 
 def _stored(node: DatasetNode, rows: ChunkManifest) -> tuple[int, Leaf | None] | None:
-    """The last two of `_Known`, if the chunks of a dataset are stored in a usual way."""
-    file, address = node.file.bytes, _address(node)
+    """The last two of `Known`, if the chunks of a dataset are stored in a usual way."""
+    file, address = node.file.bytes, _address(node.header)
     match layout := node.layout:
         case ContiguousLayout(offset=int(offset)) if address + file.base_address == offset:
             return int((rows.offset + rows.length).max()) - offset, None
@@ -328,6 +334,21 @@ def _stored(node: DatasetNode, rows: ChunkManifest) -> tuple[int, Leaf | None] |
     return None
 
 
+class Like(NamedTuple):
+    """A dataset that is similar to one of another file, whose array is known."""
+
+    path: str
+    header: ObjectHeader
+    known: Known
+    attrs: dict[str, Any]
+
+
+def known_array(dataset: NamedDataset, options: ScanOptions) -> Known | None:
+    """The array of a similar dataset, if there was one."""
+    known: Known | None = FORMS.get(dataset.key(options))
+    return known
+
+
 def alike_arrays(
     file: OpenFile, datasets: Iterable[NamedDataset], options: ScanOptions
 ) -> dict[str, VirtualArray]:
@@ -335,45 +356,52 @@ def alike_arrays(
 
     Other datasets, and those with anything unusual or wrong, are left to `scan_array`.
     """
-    arrays: dict[str, VirtualArray] = {}
-    leaves: dict[Leaf, list[tuple[DatasetNode, _Known, bytes]]] = {}
+    like = []
     for dataset in datasets:
-        node = dataset.node
-        known: _Known | None = FORMS.get(dataset.key(options))
-        if known is None or node.file is not file:
-            continue
-        address, leaf, chunks = _address(node), known.leaf, known.chunks
+        node, known = dataset.node, known_array(dataset, options)
+        if known is not None and node.file is file:
+            like.append(Like(node.path, node.header, known, node.attributes.public))
+    return arrays_like(file, like)
+
+
+def arrays_like(file: OpenFile, datasets: Iterable[Like]) -> dict[str, VirtualArray]:
+    """Known arrays with the chunks of a file, by path; not of datasets with anything unusual."""
+    arrays: dict[str, VirtualArray] = {}
+    leaves: dict[Leaf, list[tuple[Like, bytes]]] = {}
+    for like in datasets:
+        known = like.known
+        address, leaf, chunks = _address(like.header), known.leaf, known.chunks
         if address + known.n_bytes > file.bytes.end_address:
             continue
         if leaf is None:
             offset = chunks.offset + (address + file.bytes.base_address - known.offset)
-            arrays[node.path] = _filled(node, known, offset, chunks.length)
+            arrays[like.path] = _filled(like, file.source, offset, chunks.length)
         else:
             data = file.bytes.read(address, known.n_bytes, _WHAT)
             found = FORMS.find(leaf.kind, data)
             if found is leaf:
-                leaves.setdefault(found, []).append((node, known, data))
+                leaves.setdefault(found, []).append((like, data))
     for leaf, alike in leaves.items():
-        nodes = np.frombuffer(b"".join([data for _, _, data in alike]), leaf.dtype)
+        nodes = np.frombuffer(b"".join([data for _, data in alike]), leaf.dtype)
         offset = nodes["entries"]["child"].astype(np.int64) + file.bytes.base_address
         length = nodes["entries"]["length"].astype(np.int64)
         are_chunks = follow_each_other(file.bytes, offset, offset + length)
         are_chunks &= length.all(axis=1)
-        for row, (node, known, _) in enumerate(alike):
+        for row, (like, _) in enumerate(alike):
             if are_chunks[row]:
-                arrays[node.path] = _filled(node, known, offset[row], length[row])
+                arrays[like.path] = _filled(like, file.source, offset[row], length[row])
     return arrays
 
 
 def _filled(
-    node: DatasetNode, known: _Known, offset: NDArray[np.int64], length: NDArray[np.int64]
+    like: Like, source: Source, offset: NDArray[np.int64], length: NDArray[np.int64]
 ) -> VirtualArray:
-    """A known array with its chunks in the file of a dataset."""
-    own = {"sources": (node.file.source,), "offset": offset, "length": length}
-    manifest = ChunkManifest(**{**vars(known.chunks), **own})
-    return known.array.with_changes(manifests=(manifest,), attrs=node.attributes.public)
+    """A known array with the chunks of another file."""
+    own = {"sources": (source,), "offset": offset, "length": length}
+    manifest = ChunkManifest(**{**vars(like.known.chunks), **own})
+    return like.known.array.with_changes(manifests=(manifest,), attrs=like.attrs)
 
 
-def _address(node: DatasetNode) -> int:
+def _address(header: ObjectHeader) -> int:
     """The address of the data or the chunk index: the one part of the layout that differs."""
-    return int.from_bytes(node.header.differing(*node.header.form.first[LAYOUT]), "little")
+    return int.from_bytes(header.differing(*header.form.first[LAYOUT]), "little")

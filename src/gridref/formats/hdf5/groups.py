@@ -25,6 +25,7 @@ from gridref.formats.hdf5.files import OpenFile, open_file
 from gridref.formats.hdf5.headers import FILE_SPACE_INFO, SYMBOL_TABLE, read_header
 from gridref.formats.hdf5.inline import ROW_SIZE, sample_dimension
 from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
+from gridref.formats.hdf5.siblings import ScannedFile, describe_as_sibling, keep_for_siblings
 from gridref.formats.hdf5.tree import (
     NAMED_DATATYPE,
     DatasetNode,
@@ -46,11 +47,16 @@ from gridref.model.scan_report import Fate
 def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
     """Describe a file; raises as `gridref.formats.scan` does."""
     with open_file(file, options) as opened:
+        sibling = describe_as_sibling(opened, options)
+        if sibling is not None:
+            return sibling
         root = read_tree(opened, options.max_objects)
         scan = _Scan(opened, options, root)
         group = scan.group(root)
         scan.settle_damaged(group)
-        return group.with_changes(report=scan.findings.report(options))
+        group = group.with_changes(report=scan.findings.report(options))
+        keep_for_siblings(opened, ScannedFile(root, scan.named, group), options)
+        return group
 
 
 class _Scan:
