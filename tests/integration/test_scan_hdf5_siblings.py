@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -164,6 +165,45 @@ def test_siblings_that_differ_in_one_byte_are_told_apart(tmp_path: Path, libver:
     for at in each_changed(original, changed):
         assert described(changed) == alone[at], f"byte {at}, after the other files"
         assert at % 16 or described(original) == expected
+
+
+def scaled(path: Path, way: str) -> None:
+    """Files whose headers have the same forms, and whose dimensions are other ones."""
+    nowhere = "This is a netCDF dimension but not a netCDF variable."
+    with h5py.File(path, "w", libver="latest") as file:
+        for name in ("x", "y"):
+            scale = file.create_dataset(name, data=np.arange(4))
+            scale.make_scale(nowhere if (way, name) == ("no variable", "y") else "a".ljust(53))
+            dimid = ("x", "y").index(name)
+            scale.attrs["_Netcdf4Dimid"] = np.int32(1 - dimid if way == "dimids" else dimid)
+        a = file.create_dataset("a", data=np.arange(4))
+        for name in {"y": ["y"], "both": ["x", "y"], "itself": []}.get(way, ["x"]):
+            a.dims[0].attach_scale(file[name])
+        if way == "itself":
+            a.make_scale("a".ljust(53))
+        if way == "class":
+            file["x"].attrs.modify("CLASS", np.bytes_("DIMENSION_SCALF"))
+        a.attrs["coordinate"] = np.int32(1)
+        a.attrs["_Netcdf4Coordinates" if way == "coordinates" else "_netcdf4Coordinates"] = [1]
+
+
+WAYS = ("x", "y", "both", "itself", "no variable", "dimids", "class", "coordinates")
+
+
+def test_dimensions_are_those_of_each_file(tmp_path: Path) -> None:
+    caches, alone = all_caches(), {}
+    for way in WAYS:
+        scaled(tmp_path / f"{way}.h5", way)
+        for clear in caches:
+            clear()
+        alone[way] = described(tmp_path / f"{way}.h5")
+    dims = {way: re.findall(r"\('a', [^)]*\), \('(\w+)',\)", text) for way, text in alone.items()}
+    assert len(set(map(str, dims.values()))) > 1
+    for first in WAYS:
+        for clear in caches:
+            clear()
+        for way in (first, *WAYS, *reversed(WAYS)):
+            assert described(tmp_path / f"{way}.h5") == alone[way], f"{way}, after {first}"
 
 
 def test_a_sibling_takes_less_work(tmp_path: Path) -> None:

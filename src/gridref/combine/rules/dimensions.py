@@ -150,9 +150,8 @@ def _reversed_files(column: Column, values: Values) -> set[int]:
         if verdict is None:
             if not values.available(first):
                 return set()
-            verdict = same_values(values.of(array)[::-1], values.of(first)) and not same_values(
-                values.of(array), values.of(first)
-            )
+            own, known = values.of(array), values.of(first)
+            verdict = not same_values(own, known) and same_values(own[::-1], known)
             if key is not None:
                 verdicts[key] = verdict
         if verdict:

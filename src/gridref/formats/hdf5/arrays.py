@@ -5,8 +5,9 @@ scan report. The dataset's layout and datatype decide whether the array refers t
 combines the sources of a virtual dataset, or keeps its values in the references.
 
 The files of a series hold similar datasets. `remember_array` keeps the array of a dataset by the
-form of its header and its dimensions. `alike_arrays` returns the arrays of all similar datasets of
-another file, and reads and checks their chunk indexes together.
+form of its header and its dimensions. `arrays_like` returns the arrays of similar datasets of
+another file, and reads and checks their chunk indexes together. `alike_arrays` finds these datasets
+one by one, in a file that is not similar as a whole.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class BlockReader:
         self._file = file
         is_small = file.size <= _READ_WHOLE_BYTES
         self._unit = _BLOCK_BYTES_OF_SMALL_FILES if is_small else _BLOCK_BYTES
-        self._blocks = LRU[bytes](cache_bytes() // 4, len)
+        self._blocks: LRU[bytes] = LRU(cache_bytes() // 4, len)
         self._last = -1, b""
         self._n_left = limits().reads_of(file.size)
         if is_small and file.size and file.is_remote:

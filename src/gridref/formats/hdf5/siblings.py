@@ -146,7 +146,7 @@ def _described(file: OpenFile, headers: _Headers, first: _First) -> VirtualGroup
         return None
     arrays = {plain_name(path[1:]): found[path] for path, *_ in like}
     url = file.source.url
-    findings = tuple([each.finding._replace(source=url) for each in first.datasets])
+    findings = tuple([Finding(path, fate, why, url) for (path, fate, why, _), *_ in first.datasets])
     return VirtualGroup(arrays, {}, own.public, ScanReport(findings), first.unlimited)
 
 
