@@ -18,12 +18,13 @@ from pathlib import Path
 import eccodes
 import eccodeslib
 
-from gridref.formats.grib.product import PRODUCT_KEYS
+from gridref.formats.grib.product import ALL_PROCESSINGS, PRODUCT_KEYS
 
 HERE = Path(__file__).parents[1]
 TARGET = HERE / "src/gridref/formats/grib/parameters.zip"
 LIBRARY = next(Path(eccodeslib.__file__).parent.glob("lib*/libeccodes_memfs.*"))
-ENTRY = re.compile(r"""['"]([^'"]*)['"]\s*=\s*\{([^}]*)\}""")
+ENTRY = re.compile(r"""(?:'([^'\n]*)'|"([^"\n]*)")\s*=\s*\{([^}]*)\}""")
+VALUE = re.compile(r"""['"]?-?\d+['"]?|missing\(\)|\[[\d,]+\]""")
 WMO = "wmo"
 CENTRES = ("ecmf", "kwbc", "edzw", "egrr", "lfpw", "eswi", "efkl", "ekmi", "cnmc", "rjtd", "ammc")
 NAMES = ("shortName", "name", "units", "paramId")
@@ -45,22 +46,24 @@ def text_of(path: str) -> str:
 def entries(path: str) -> list[tuple[str, dict[str, str]]]:
     """Names and their conditions."""
     found = []
-    for name, body in ENTRY.findall(text_of(path)):
+    for single, double, body in ENTRY.findall(text_of(path)):
         conditions = dict(re.findall(r"(\w+)\s*=\s*([^;]+?)\s*;", body + ";"))
         conditions.pop("pressureUnits", None)  # whether a pressure is in hPa follows from its value
-        found.append((name, conditions))
+        if conditions.get("typeOfStatisticalProcessing", "").startswith("["):
+            conditions[ALL_PROCESSINGS] = conditions.pop("typeOfStatisticalProcessing")
+        found.append((single or double, conditions))
     return found
 
 
-def number(text: str) -> int | None:
+def number(text: str) -> int | str | None:
     """None stands for a value that must be missing."""
+    if text.startswith("["):
+        return text[1:-1]
     return None if "missing" in text else int(text.strip("'\""))
 
 
 def known(conditions: dict[str, str]) -> bool:
-    plain = all(
-        re.fullmatch(r"['\"]?-?\d+['\"]?|missing\(\)", text) for text in conditions.values()
-    )
+    plain = all(map(VALUE.fullmatch, conditions.values()))
     return plain and set(conditions) <= PRODUCT_KEYS
 
 

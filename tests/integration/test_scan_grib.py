@@ -329,7 +329,7 @@ def assert_same_scan(surface: VirtualGroup, about: dict[str, Any]) -> None:
     "sample",
     [
         "regular_gg_sfc_grib2", "regular_gg_pl_grib1", "reduced_gg_sfc_grib2",
-        "reduced_gg_pl_32_grib1",
+        "reduced_gg_pl_32_grib1", "reduced_rotated_gg_pl_32_grib2", "reduced_rotated_gg_ml_grib1",
         "rotated_ll_sfc_grib2", "rotated_ll_sfc_grib1", "polar_stereographic_sfc_grib2",
         "polar_stereographic_sfc_grib1", "reduced_ll_sfc_grib2", "regular_ll_sfc_grib1",
     ],
@@ -339,6 +339,74 @@ def test_grids(tmp_path: Path, sample: str) -> None:
     spaced = spaced if "polar" in sample else {}
     path = write_grib(tmp_path / "a.grib", message(sample=sample, **spaced))
     assert assert_as_in_eccodes(path, gridref.scan(path)) == 1
+
+
+@pytest.mark.parametrize("edition", [1, 2])
+def test_rotated_gaussian_grids(tmp_path: Path, edition: int) -> None:
+    """Their rows are those of the reduced grid, whose places eccodes turns back; not these."""
+    path = write_grib(tmp_path / "a.grib", message(sample=f"rotated_gg_ml_grib{edition}"))
+    found = gridref.scan(path).groups["hybrid"].arrays
+    (about,) = fields_of(path)
+    y, x = (found[name][...] for name in ("y", "x"))
+    np.testing.assert_allclose(np.repeat(y, len(x)), about["latitudes"], atol=1e-3)
+    # The southern pole of the grid is at 0 N, 0 E.
+    assert found["latitude"][0, 0] == pytest.approx(90 - y[0])
+    assert found["longitude"][0, 0] == pytest.approx(180)
+
+
+NAMES: dict[str, list[dict[str, Any]]] = {
+    "a range of time names it": [
+        {"centre": "edzw", "table2Version": 2, "indicatorOfParameter": 62, "timeRangeIndicator": at}
+        for at in (3, 4)
+    ],
+    "a level names it": [
+        {"centre": "rjtd", "table2Version": 200, "indicatorOfParameter": 34}
+        | {"indicatorOfTypeOfLevel": 105, "topLevel": level}
+        for level in (10, 20)
+    ],
+    "there is no short name": [{"paramId": number} for number in (80, 81)],
+    "an index over two ranges of time": [
+        {"productDefinitionTemplateNumber": 8, "discipline": 0, "parameterCategory": 1}
+        | {"parameterNumber": 53, "typeOfFirstFixedSurface": 1, "numberOfTimeRanges": 2}
+        | {"typeOfStatisticalProcessing": [102, 1]}
+    ],
+    "a wavelength names it": [
+        {"productDefinitionTemplateNumber": 48, "paramId": number} for number in (210250, 228105)
+    ],
+    "a satellite names it": [
+        {"centre": "edzw", "productDefinitionTemplateNumber": 32}
+        | {"numberOfContributingSpectralBands": 1, "paramId": number}
+        for number in (500324, 500325)
+    ],
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_names_by_all_that_a_field_is(tmp_path: Path, case: str) -> None:
+    in_edition_1 = "table2Version" in NAMES[case][0]
+    sample = f"regular_ll_sfc_grib{1 if in_edition_1 else 2}"
+    path = write_grib(tmp_path / "a.grib", *(message(None, sample, **k) for k in NAMES[case]))
+    found = [array.attrs for array in variables(gridref.scan(path)).values()]
+    keys = ("shortName", "name", "units", "paramId", "cfVarName", "stepType")
+    told = [{key: attrs[f"GRIB_{key}"] for key in keys} for attrs in found]
+    expected = [{key: about[key] for key in keys} for about in fields_of(path)]
+    assert sorted(told, key=str) == sorted(expected, key=str)
+    assert UNNAMED not in {each["shortName"] for each in told}
+
+
+@pytest.mark.parametrize(("definition", "member"), [(1, 3), (5, 3), (15, 300), (23, 300), (30, 3)])
+def test_members_in_local_definitions_of_ecmwf(
+    tmp_path: Path, definition: int, member: int
+) -> None:
+    keys = {"setLocalDefinition": 1, "localDefinitionNumber": definition, "totalNumber": 10}
+    path = write_grib(
+        tmp_path / "a.grib",
+        *(message(None, "regular_ll_sfc_grib1", **keys, number=n) for n in (1, member)),
+    )
+    group = gridref.scan(path)
+    (array,) = variables(group).values()
+    assert array.dims[0] == "number"
+    assert assert_as_in_eccodes(path, group) == 2
 
 
 def test_bytes_between_messages_are_skipped(tmp_path: Path) -> None:

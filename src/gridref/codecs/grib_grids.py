@@ -162,15 +162,17 @@ class Grid:
 
     def latitudes_longitudes(self) -> tuple[Floats, Floats]:
         """Degrees of each point, in the shape of the grid; longitudes from 0 to 360."""
+        y: Floats
+        x: Floats
         if self.row_lengths:
             rows = self._parallels() if self.n_gaussian else self._reduced_rows()
             lengths = np.array(self.row_lengths)
             within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
             longitudes = self.first[1] + within * np.repeat(360 / np.maximum(lengths, 1), lengths)
-            return np.repeat(rows, lengths), longitudes % 360
-        rows, columns = self.axes()
-        y, x = np.meshgrid(rows, columns, indexing="ij")
-        if self.kind in DEGREES:
+            y, x = np.repeat(rows, lengths), longitudes % 360
+        else:
+            y, x = np.meshgrid(*self.axes(), indexing="ij")
+        if not self.projection:
             return y, x
         longitudes, latitudes = self.transformer().transform(x, y, direction="INVERSE")
         return latitudes, longitudes % 360
@@ -437,7 +439,7 @@ def _of_degrees(
 ) -> Grid:
     """A grid along parallels and meridians, which may be rotated or reduced."""
     if row_lengths:
-        kind = kind.replace("regular", "reduced")
+        kind = f"reduced_{kind.removeprefix('regular_')}"
         if sum(row_lengths) != n_points:
             raise UnknownGridError("parts of reduced grids are not read")
     elif math.prod(shape) != n_points:

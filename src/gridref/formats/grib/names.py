@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
-from gridref.formats.grib.product import Product
+from gridref.formats.grib.product import KeyValue, Product
 
 UNKNOWN = "unknown"
 _OLD_TABLES = 33
@@ -90,7 +90,8 @@ def parameter_of(product: Product) -> Parameter:
     variable = _first(edition, centre, _VARIABLE, place, keys)
     standard_name = _first(edition, centre, _STANDARD, place, keys)
     if not variable:
-        variable = f"p{number}" if short[:1].isdigit() else short
+        # "~" is how the tables say that there is no short name.
+        variable = f"p{number}" if short[:1].isdigit() or short == "~" else short
     return Parameter(short, name, units, int(number or 0), variable, standard_name)
 
 
@@ -101,7 +102,7 @@ def level_type(product: Product) -> str:
 
 
 def _row(
-    edition: str, centre: str, variant: str, place: str, keys: Mapping[str, int | None]
+    edition: str, centre: str, variant: str, place: str, keys: Mapping[str, KeyValue]
 ) -> Sequence[Any] | None:
     """Short name, name, units and number, out of the first tables that have the parameter."""
     for local, suffix in ((centre, variant), (_ECMWF, variant), (_ECMWF, ".legacy")):
@@ -111,7 +112,7 @@ def _row(
     return None
 
 
-def _first(edition: str, centre: str, what: str, place: str, keys: Mapping[str, int | None]) -> str:
+def _first(edition: str, centre: str, what: str, place: str, keys: Mapping[str, KeyValue]) -> str:
     for local in (centre, _ECMWF):
         found = _best(_both(edition, local, what, place), keys)
         if found:
@@ -126,7 +127,7 @@ def _both(edition: str, local: str, which: str, place: str) -> list[Sequence[Any
     return [row for at in (local, _WMO) for row in _entries(f"{edition}/{at}{which}", place)]
 
 
-def _best(rows: Iterable[Sequence[Any]], keys: Mapping[str, int | None]) -> Sequence[Any]:
+def _best(rows: Iterable[Sequence[Any]], keys: Mapping[str, KeyValue]) -> Sequence[Any]:
     """What the entry with the most conditions says, the last of several; empty if none holds."""
     most, best = -1, ()
     for conditions, *said in rows:

@@ -9,12 +9,15 @@ Source: WMO Manual on Codes I.2, FM 92 GRIB: edition 1, section 1 with code tabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from gridref.codecs.grib import MessageError
 from gridref.codecs.grib_grids import signed
+
+type KeyValue = int | str | None
+"""A number of a product; a text of several, ``"102,1"``; None if it is missing."""
 
 _MINUTE = 60
 _UNITS = {
@@ -34,7 +37,9 @@ _MONTHS = {3: 1, 4: 12, 5: 120, 6: 360, 7: 1200}
 _ECMWF = 98
 _STEP_TYPES = dict(
     enumerate(("avg", "accum", "max", "min", "diff", "rms", "sd", "cov", "sdiff", "ratio"))
-)
+) | {10: "stdanom", 11: "sum", 100: "severity", 101: "mode"}
+_INDEX = 102
+"""An index like that of extreme forecasts, of the statistic over the second range of time."""
 _STEP_TYPES_1 = {2: "range", 3: "avg", 4: "accum", 5: "diff"}
 
 _PLAIN = {0: 0, 1: 0, 2: 0, 5: 0, 6: 0, 8: 0, 9: 0, 10: 0, 11: 0, 12: 0, 60: 0, 61: 0}
@@ -53,6 +58,8 @@ _SATELLITE = 32
 _PRESSURE = 100
 _TWOS = 0xFF
 
+ALL_PROCESSINGS = "statisticalProcessings"
+"""Our name for the processing of each range of time, where a field has several."""
 PRODUCT_KEYS = frozenset(
     {
         "discipline",
@@ -66,6 +73,7 @@ PRODUCT_KEYS = frozenset(
         "scaleFactorOfSecondFixedSurface",
         "scaledValueOfSecondFixedSurface",
         "typeOfStatisticalProcessing",
+        ALL_PROCESSINGS,
         "indicatorOfUnitForTimeRange",
         "lengthOfTimeRange",
         "constituentType",
@@ -73,6 +81,20 @@ PRODUCT_KEYS = frozenset(
         "is_chemical",
         "is_aerosol",
         "is_aerosol_optical",
+        "typeOfSizeInterval",
+        "scaleFactorOfFirstSize",
+        "scaledValueOfFirstSize",
+        "scaleFactorOfSecondSize",
+        "scaledValueOfSecondSize",
+        "typeOfWavelengthInterval",
+        "scaleFactorOfFirstWavelength",
+        "scaledValueOfFirstWavelength",
+        "scaleFactorOfSecondWavelength",
+        "scaledValueOfSecondWavelength",
+        "satelliteSeries",
+        "satelliteNumber",
+        "instrumentType",
+        "scaledValueOfCentralWaveNumber",
         "probabilityType",
         "scaleFactorOfLowerLimit",
         "scaledValueOfLowerLimit",
@@ -81,6 +103,9 @@ PRODUCT_KEYS = frozenset(
         "indicatorOfParameter",
         "indicatorOfTypeOfLevel",
         "level",
+        "topLevel",
+        "bottomLevel",
+        "timeRangeIndicator",
     }
 )
 """Numbers that a product may have; ``tools/grib_tables.py`` keeps what asks for them."""
@@ -119,7 +144,7 @@ class Product:
     centre: int
     subcentre: int
     tables_version: int
-    keys: Mapping[str, int | None]
+    keys: Mapping[str, KeyValue]
     level: float | None
     bottom: float | None
     time: int
@@ -200,7 +225,7 @@ def product_2(discipline: int, identification: bytes, section: bytes) -> Product
     else:
         raise UnknownProductError(f"its product has the template 4.{template}, which is not read")
     octets = _Section(section, shift)
-    keys: dict[str, int | None] = {
+    keys: dict[str, KeyValue] = {
         "discipline": discipline,
         "parameterCategory": section[9],
         "parameterNumber": section[10],
@@ -220,10 +245,12 @@ def product_2(discipline: int, identification: bytes, section: bytes) -> Product
         "step": begins,
     }
     if template == _SATELLITE:
-        return Product(**common, level=None, bottom=None, kind=_bands(octets))  # type: ignore[arg-type]
-    keys |= _surfaces(octets)
-    level = _level(keys, "First")
-    bottom = _level(keys, "Second") if keys["typeOfSecondFixedSurface"] != 255 else None
+        kind = _bands(octets, keys)
+        return Product(**common, level=None, bottom=None, kind=kind)  # type: ignore[arg-type]
+    surfaces = _surfaces(octets)
+    keys |= surfaces
+    level = _level(surfaces, "First")
+    bottom = _level(surfaces, "Second") if surfaces["typeOfSecondFixedSurface"] != 255 else None
     more: dict[str, object] = {"kind": _kind(template, octets, keys)}
     if template in _ENSEMBLES and octets.at(37) != 0:
         more["number"] = octets.at(36)
@@ -259,15 +286,27 @@ class _Section:
         return None if raw == b"\xff" * len(raw) else signed(raw)
 
 
-def _species(template: int, section: bytes) -> dict[str, int | None]:
+def _species(template: int, section: bytes) -> dict[str, KeyValue]:
     """What a chemical or aerosol product is of."""
+    if template in _AEROSOL:
+        return {**_aerosol(section, ("Size",)), "is_aerosol": 1}
+    if template in _OPTICAL:
+        return {**_aerosol(section, ("Size", "Wavelength")), "is_aerosol_optical": 1}
     if template in _CHEMICAL:
         return {"constituentType": int.from_bytes(section[11:13], "big"), "is_chemical": 1}
-    if template in _AEROSOL:
-        return {"aerosolType": int.from_bytes(section[11:13], "big"), "is_aerosol": 1}
-    if template in _OPTICAL:
-        return {"aerosolType": int.from_bytes(section[11:13], "big"), "is_aerosol_optical": 1}
     return {}
+
+
+def _aerosol(section: bytes, intervals: Sequence[str]) -> dict[str, KeyValue]:
+    """The type of an aerosol, and intervals of its sizes and wavelengths."""
+    octets = _Section(section, 0)
+    found: dict[str, KeyValue] = {"aerosolType": int.from_bytes(octets.raw(12, 13), "big")}
+    for at, what in zip((14, 25), intervals, strict=False):
+        found[f"typeOf{what}Interval"] = octets.at(at)
+        for which, place in (("First", at + 1), ("Second", at + 6)):
+            found[f"scaleFactorOf{which}{what}"] = octets.number(place, place)
+            found[f"scaledValueOf{which}{what}"] = octets.number(place + 1, place + 4)
+    return found
 
 
 def _surfaces(octets: _Section) -> dict[str, int | None]:
@@ -279,46 +318,48 @@ def _surfaces(octets: _Section) -> dict[str, int | None]:
     return found
 
 
-def _level(keys: Mapping[str, int | None], which: str) -> float | None:
+def _level(surfaces: Mapping[str, int | None], which: str) -> float | None:
     """The level of a surface; pressures in hPa."""
     level = _scaled(
-        keys[f"scaleFactorOf{which}FixedSurface"], keys[f"scaledValueOf{which}FixedSurface"]
+        surfaces[f"scaleFactorOf{which}FixedSurface"],
+        surfaces[f"scaledValueOf{which}FixedSurface"],
     )
-    pressure = keys[f"typeOf{which}FixedSurface"] == _PRESSURE
+    pressure = surfaces[f"typeOf{which}FixedSurface"] == _PRESSURE
     return level / 100 if pressure and level is not None else level
 
 
-def _kind(template: int, octets: _Section, keys: dict[str, int | None]) -> str:
+def _kind(template: int, octets: _Section, keys: dict[str, KeyValue]) -> str:
     if template in _DERIVED:
         return f"derived_{octets.at(35)}"
     if template in _PERCENTILES:
         return f"percentile_{octets.at(35)}"
     if template in _PROBABILITIES:
         keys["probabilityType"] = octets.at(37)
-        keys["scaleFactorOfLowerLimit"] = octets.number(38, 38)
-        keys["scaledValueOfLowerLimit"] = octets.number(39, 42)
-        lower = _scaled(keys["scaleFactorOfLowerLimit"], keys["scaledValueOfLowerLimit"])
+        factor, value = octets.number(38, 38), octets.number(39, 42)
+        keys |= {"scaleFactorOfLowerLimit": factor, "scaledValueOfLowerLimit": value}
+        lower = _scaled(factor, value)
         upper = _scaled(octets.number(43, 43), octets.number(44, 47))
         bounds = "_".join(f"{bound:g}" for bound in (lower, upper) if bound is not None)
         return f"probability_{keys['probabilityType']}_{bounds}"
     return ""
 
 
-def _bands(octets: _Section) -> str:
+def _bands(octets: _Section, keys: dict[str, KeyValue]) -> str:
     """Series, satellite, instrument and wave number of simulated images."""
-    series, number = (
-        int.from_bytes(octets.raw(24, 25), "big"),
-        int.from_bytes(octets.raw(26, 27), "big"),
+    series, number, instrument = (
+        int.from_bytes(octets.raw(at, at + 1), "big") for at in (24, 26, 28)
     )
-    instrument = int.from_bytes(octets.raw(28, 29), "big")
-    wave = _scaled(octets.number(30, 30), octets.number(31, 34))
+    scaled = octets.number(31, 34)
+    wave = _scaled(octets.number(30, 30), scaled)
+    keys |= {"satelliteSeries": series, "satelliteNumber": number, "instrumentType": instrument}
+    keys["scaledValueOfCentralWaveNumber"] = scaled
     return f"satellite_{series}_{number}_{instrument}_{wave or 0:g}"
 
 
 def _interval(
     octets: _Section,
     after: int,
-    keys: dict[str, int | None],
+    keys: dict[str, KeyValue],
     start: datetime,
     begins: int,
 ) -> dict[str, object]:
@@ -329,6 +370,9 @@ def _interval(
     unit = octets.at(at + 14)
     length = octets.time(at + 15)
     keys["typeOfStatisticalProcessing"] = process
+    processes = [octets.at(at + 12 + 12 * number) for number in range(octets.at(at + 7))]
+    if len(processes) > 1:
+        keys[ALL_PROCESSINGS] = ",".join(map(str, processes))
     keys["indicatorOfUnitForTimeRange"] = unit
     keys["lengthOfTimeRange"] = length
     if year:
@@ -337,11 +381,9 @@ def _interval(
     else:
         opens = start + timedelta(seconds=begins)
         step = begins + _seconds(length, unit, _UNITS, opens)
-    return {
-        "step": step,
-        "window": step - begins,
-        "step_type": _STEP_TYPES.get(process, f"statistic_{process}"),
-    }
+    of = processes[1] if process == _INDEX and len(processes) > 1 else process
+    step_type = _STEP_TYPES.get(of, f"statistic_{of}")
+    return {"step": step, "window": step - begins, "step_type": step_type}
 
 
 @dataclass(frozen=True)
@@ -426,12 +468,16 @@ def product_1(section: bytes) -> Product:
     start = _moment((century - 1) * 100 + year, *section[13:17])
     unit, first, second, indicator = section[17], section[18], section[19], section[20]
     kind = section[9]
+    is_layer = kind in _LAYERS_1
     value = int.from_bytes(section[10:12], "big")
-    keys: dict[str, int | None] = {
+    keys: dict[str, KeyValue] = {
         "table2Version": section[3],
         "indicatorOfParameter": section[8],
         "indicatorOfTypeOfLevel": kind,
         "level": value,
+        "topLevel": section[10] if is_layer else value,
+        "bottomLevel": section[11] if is_layer else value,
+        "timeRangeIndicator": indicator,
     }
     window, step_type, ends = None, "instant", first
     if indicator == 10:
@@ -442,7 +488,6 @@ def product_1(section: bytes) -> Product:
     elif indicator not in (0, 1):
         step_type = f"range_{indicator}"
         ends = first
-    is_layer = kind in _LAYERS_1
     return Product(
         edition=1,
         centre=section[4],
@@ -461,7 +506,9 @@ def product_1(section: bytes) -> Product:
 
 _LAYERS_1 = {101, 104, 106, 108, 110, 112, 114, 116, 120, 121, 128, 141}
 """Code table 3: layers, whose two octets are two levels."""
-_MEMBERS = {1: 1, 26: 1, 30: 1, 12: 2, 15: 2, 16: 2}
+_MEMBERS = dict.fromkeys(
+    (1, 2, 5, 7, 10, 13, 14, 18, 19, 26, 27, 28, 29, 30, 31, 32, 36, 37, 40, 50), 1
+) | dict.fromkeys((12, 15, 16, 23), 2)
 """Octets of the member, from octet 50 on, by ECMWF's local definition."""
 
 
