@@ -11,7 +11,7 @@ import rioxarray
 import xarray as xr
 
 import gridref
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.errors import CombineError, SourceFormatError, UnsupportedFeatureError
 from gridref.model.scan_report import Fate
 from tests.http_server import Site, serving
 from tests.jp2_files import image_of, read_jp2, write_jp2
@@ -111,6 +111,18 @@ def test_tiles_and_dates_are_a_mosaic_of_images(tmp_path: Path) -> None:
             ]
             expected = np.concatenate([read_jp2(path)[0] for path in paths], axis=1)
             np.testing.assert_array_equal(catalog[f"{resolution}/{band}"][number], expected)
+
+
+def test_folders_of_tiles_that_overlap_are_refused(tmp_path: Path) -> None:
+    few = {10: ("B02",), 20: ("B02",)}
+    products = [
+        write_product(tmp_path, tile=tile, bands=few, corner=(x, 5e6), metres=2400)
+        for tile, x in {"31UFS": 600_000, "31UGS": 602_160}.items()
+    ]
+    with pytest.raises(CombineError, match="10m/x: its labels differ"):
+        gridref.build(products, tmp_path / "a.gridref")
+    with pytest.raises(CombineError, match=r"its groups have \(10m, 20m\): give the files"):
+        gridref.build(products, tmp_path / "a.gridref", layout=gridref.Mosaic())
 
 
 def test_a_product_on_a_server(tmp_path: Path) -> None:

@@ -133,6 +133,15 @@ def read_raster(
             return raster
     if shape is None or None in labels:
         message = f"it has no variable along {y} and {x} with a georeference"
+        inside = [
+            own
+            for own, part in group.groups.items()
+            if any({x, y} <= {*array.dims} for array in part.arrays.values())
+        ]
+        if inside:
+            message += (
+                f", its groups have ({', '.join(inside[:3])}): give the files of their images"
+            )
         return Misfit("not-georeferenced", message)
     return _of_labels(group, name, (x, y), values, crs)
 
