@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.grib_grids import GridError, ibm_float, read_grid, signed
+from gridref.codecs.jpeg2000 import CodestreamError, UnsupportedCodestreamError, read_header
 from gridref.codecs.stage import ArraySpec, Config, Raw, SerialCodec, SerialDecode, as_bytes
 from gridref.extras import missing_package
 
@@ -34,8 +35,6 @@ VALUES, PLACES = "gridref.grib", "gridref.grib_places"
 PACKINGS = {0, 2, 3, 4, 40, 41, 42}
 """Templates 5.N that are decoded: simple, complex, differences, IEEE, JPEG 2000, PNG, CCSDS."""
 _IEEE, _JPEG2000, _PNG, _MOST_BITS = 4, 40, 41, 32
-_SEGMENTS = {0xFF00 + code for code in b"QRSUWX\\]^_`acd"}
-"""Marker segments of the main header of JPEG 2000: T.800, table A.2."""
 _MOST_PARTS = 1 << 16
 """Tiles of a JPEG 2000 image, times its layers; writers of GRIB make one of each."""
 _END = b"7777"
@@ -332,19 +331,16 @@ def _check_image(field: PackedField, n_values: int) -> None:
 
 def _jpeg2000_size(data: bytes | memoryview) -> tuple[int, int]:
     """Pixels of a JPEG 2000 image, and its tiles times layers, as its main header says."""
-    segments: dict[int, bytes | memoryview] = {}
-    at = 2
-    while (marker := int.from_bytes(data[at : at + 2], "big")) in _SEGMENTS:
-        length = int.from_bytes(data[at + 2 : at + 4], "big")
-        segments[marker] = data[at + 4 : at + 2 + length]
-        at += 2 + max(length, 2)
-    size, style = segments.get(0xFF51, b""), segments.get(0xFF52, b"")
-    if len(size) != 39 or len(style) < 10:
-        raise MessageError("its JPEG 2000 stream has no header")
-    right, bottom, left, top, across, down, x, y = struct.unpack(">8I", size[2:34])
-    n_tiles = -(-(right - x) // max(across, 1)) * -(-(bottom - y) // max(down, 1))
-    n_layers = int.from_bytes(style[2:4], "big")
-    return max(right - left, 0) * max(bottom - top, 0), max(n_tiles, 1) * n_layers
+    try:
+        header = read_header(lambda at, n_bytes: bytes(data[at : at + n_bytes]), 0)
+        size = header.size
+        n_layers, _ = header.coding(len(size.components))
+    except (CodestreamError, UnsupportedCodestreamError) as error:
+        raise MessageError(f"its JPEG 2000 image is not decoded: {error}") from error
+    if not n_layers:
+        raise MessageError("its JPEG 2000 image does not say how it is coded")
+    left, top, right, bottom = size.image
+    return (right - left) * (bottom - top), math.prod(size.n_tiles) * n_layers
 
 
 # Claims about messages that were never read
