@@ -169,6 +169,16 @@ def limits() -> Limits:
     return Limits(**numbers)
 
 
+_CHUNKS_A_STORED_ONE = 64
+"""More chunks for each that is stored are hardly honest, and have a lower limit."""
+
+
+def chunk_limit(n_chunks: int, n_stored: int) -> str:
+    """The limit that a dataset of so many chunks is beyond; empty if it is beyond none."""
+    limit = "sparse_chunk_rows" if n_chunks > _CHUNKS_A_STORED_ONE * n_stored else "chunk_rows"
+    return limit if n_chunks > getattr(limits(), limit) else ""
+
+
 def beyond(limit: str, what: str) -> str:
     """A message about something that is beyond a limit: what it is, the limit, what to do."""
     return (

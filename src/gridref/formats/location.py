@@ -65,6 +65,11 @@ class Location:
         return self.file
 
     @property
+    def folder(self) -> str:
+        """The folder; of a file that stands for the folder around it, that one."""
+        return self.url if self.is_folder else self.url.rpartition("/")[0]
+
+    @property
     def name(self) -> str:
         """The last part of the address, without a URL's query."""
         path = self.url if is_local(self.url) else self.url.partition("?")[0]

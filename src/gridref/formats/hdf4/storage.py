@@ -48,7 +48,7 @@ from gridref.formats.location import only_allowed
 from gridref.formats.netcdf import DEFAULT_FILLS
 from gridref.formats.options import ScanOptions
 from gridref.io import beside, describe_source, policy_for
-from gridref.limits import beyond, limits
+from gridref.limits import beyond, chunk_limit
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, EdgePolicy, bytes_codec, element_bytes, shared_encoding
 from gridref.model.grid import chunk_counts
@@ -242,10 +242,8 @@ class Stored:
         n_chunks, table = math.prod(counts), self.tables.get(ref)
         if table is None or [field.order for field in table.fields] != [len(counts), 1, 1]:
             raise SourceFormatError("the table of its chunks is missing, or none")
-        if n_chunks > limits().chunk_rows:
-            raise SourceFormatError(beyond("chunk_rows", f"{n_chunks} chunks"))
-        if n_chunks > limits().sparse_chunk_rows and n_chunks > 64 * table.n_rows:
-            raise SourceFormatError(beyond("sparse_chunk_rows", f"{n_chunks} chunks"))
+        if limit := chunk_limit(n_chunks, table.n_rows):
+            raise SourceFormatError(beyond(limit, f"{n_chunks} chunks"))
         (rows,) = self.elements.read([(TABLE_ROWS, ref)])
         listed = values_of(table, rows)
         origin, tag, number = (listed[field.name] for field in table.fields)

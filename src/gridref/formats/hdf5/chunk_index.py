@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes, lookup3_rows
 from gridref.formats.hdf5.messages import ChunkedLayout
-from gridref.limits import beyond, limits
+from gridref.limits import beyond, chunk_limit
 from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
@@ -186,9 +186,6 @@ def numbers_inside(
 ALL_FILTERS_OFF = 0xFFFFFFFF
 """Filter mask of a chunk to which no filter was applied."""
 
-_CHUNKS_A_STORED_ONE = 64
-"""More chunks for each that is stored are hardly honest, and have a lower limit."""
-
 
 @dataclass(frozen=True, eq=False)
 class ChunkTable:
@@ -233,9 +230,7 @@ class ChunkTable:
         UnsupportedFeatureError
             If the grid has more chunks than the limits.
         """
-        is_sparse = self.n_chunks > _CHUNKS_A_STORED_ONE * self.n_stored
-        limit = "sparse_chunk_rows" if is_sparse else "chunk_rows"
-        if self.n_chunks > getattr(limits(), limit):
+        if limit := chunk_limit(self.n_chunks, self.n_stored):
             what = (
                 f"the dataset is declared to have {self.n_chunks} chunks ({self.n_stored} stored)"
             )

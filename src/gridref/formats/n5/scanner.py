@@ -47,9 +47,8 @@ class N5Scanner:
         from gridref.formats.chunk_files import StoreFiles
         from gridref.formats.n5.hierarchy import scan_container
 
-        url = location.url if location.is_folder else location.url.rpartition("/")[0]
         with refusing_damage(location.url):
-            files = StoreFiles(url, options.storage_options, options.allow)
+            files = StoreFiles(location.folder, options.storage_options, options.allow)
             return scan_container(files, options)
 
 

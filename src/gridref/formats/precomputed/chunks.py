@@ -16,13 +16,12 @@ import numpy as np
 from gridref.errors import UnsupportedFeatureError
 from gridref.formats.chunk_files import StoreFiles, check_chunk_files
 from gridref.formats.precomputed.info import Scale
-from gridref.limits import beyond, limits
+from gridref.limits import beyond, chunk_limit, limits
 from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
 _GZIP = ".gz"
 _UNREAD = ("br", "zst", "zstd", "xz", "lzma", "bz2")
-_ROWS_A_STORED_ONE = 64
 
 
 def chunk_files(files: StoreFiles, scale: Scale) -> tuple[ChunkManifest, bool]:
@@ -44,9 +43,9 @@ def chunk_files(files: StoreFiles, scale: Scale) -> tuple[ChunkManifest, bool]:
     if n_chunks > limits().chunk_rows:
         raise UnsupportedFeatureError(beyond("chunk_rows", f"it has {n_chunks} chunks"))
     found = _found(files, scale) if n_chunks else {}
-    if n_chunks > max(limits().sparse_chunk_rows, _ROWS_A_STORED_ONE * len(found)):
+    if limit := chunk_limit(n_chunks, len(found)):
         what = f"it has {n_chunks} chunks, of which {len(found)} are stored"
-        raise UnsupportedFeatureError(beyond("sparse_chunk_rows", what))
+        raise UnsupportedFeatureError(beyond(limit, what))
     row = np.fromiter(found, np.int64, len(found))
     held = list(found.values())
     is_plain = np.array([not name.endswith(_GZIP) for name, _ in held], bool)

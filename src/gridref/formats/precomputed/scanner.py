@@ -45,12 +45,12 @@ class PrecomputedScanner:
         from gridref.formats.chunk_files import StoreFiles
         from gridref.formats.precomputed.arrays import scan_volume
 
-        url = location.url
         if not location.is_folder:
-            url = url.rpartition("/")[0]
-            note_opened(url)  # a kept scan of ``info`` alone would not notice other chunks
+            note_opened(
+                location.folder
+            )  # a kept scan of ``info`` alone would not notice other chunks
         with refusing_damage(location.url):
-            files = StoreFiles(url, options.storage_options, options.allow)
+            files = StoreFiles(location.folder, options.storage_options, options.allow)
             document = None
             if location.file is not None:
                 document = location.file.read_many([0], [location.file.size])[0]

@@ -42,7 +42,6 @@ class WKWScanner:
         from gridref.formats.chunk_files import StoreFiles
         from gridref.formats.wkw.dataset import scan_dataset
 
-        url = location.url if location.is_folder else location.url.rpartition("/")[0]
         with refusing_damage(location.url):
-            files = StoreFiles(url, options.storage_options, options.allow)
+            files = StoreFiles(location.folder, options.storage_options, options.allow)
             return scan_dataset(files, options)
