@@ -214,6 +214,24 @@ def test_a_replaced_file_is_a_hole(cube: Cube) -> None:
     np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
 
 
+def test_files_that_are_the_same_again(cube: Cube) -> None:
+    """What is written then has the content, and the box, of a sheet that is there."""
+    cube.open().rechunk("tas", SERIES)
+    (sheet,) = {path.parent for path in cube.objects()}
+    kept = [(path, path.read_bytes(), path.stat().st_mtime_ns) for path in cube.files[:5]]
+    for number in range(5):
+        cube.write(number, np.zeros((4, 12, 14), "f4"))
+    cube.open().refresh()
+    for path, content, mtime_ns in kept:
+        path.write_bytes(content)
+        os.utime(path, ns=(mtime_ns, mtime_ns))
+    catalog = cube.open().refresh()
+    assert catalog.overlays()[0].covered == pytest.approx(4 / 24)
+    assert catalog.rechunk("tas").overlays()[0].covered == 1
+    assert len({path.parent for path in cube.objects()} - {sheet}) == 1
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
+
+
 def test_other_steps_do_not_ask_the_file_that_changed(cube: Cube) -> None:
     cube.open().rechunk("tas", SERIES)
     cube.write(2, np.zeros((4, 12, 14), "f4"))
@@ -232,6 +250,29 @@ def test_a_small_archive_that_grows_keeps_few_sheets(tmp_path: Path) -> None:
         assert catalog.overlays()[0].n_sheets <= 8
     assert catalog.overlays()[0].covered == 1
     np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), values)
+
+
+def test_an_array_of_very_many_pieces_is_covered_as_far_as_can_be_listed(tmp_path: Path) -> None:
+    """Every second step is still to come: 70 boxes."""
+    files = []
+    for number in range(70):
+        path = tmp_path / f"file{number:03d}.nc"
+        write_map_file(path, 2 * number, np.full((1, 4, 5), number, "f4"))
+        files.append(str(path))
+    url = str(tmp_path / "cube.gridref")
+    gridref.build(files[:1], url, concat_dim="time")
+    gridref.open_catalog(url).declare("time", np.arange(140))
+    catalog = gridref.open_catalog(url).append(files[1:])
+    catalog = catalog.rechunk("tas", {"time": -1, "lat": 4, "lon": 5})
+    assert catalog.overlays()[0].covered == pytest.approx(64 / 140)
+    shown = gridref.open_catalog(url, overlay=0)["tas"].read()
+    files_alone = gridref.open_catalog(url, overlay="none")["tas"].read()
+    np.testing.assert_array_equal(shown, files_alone)
+
+
+def test_an_amending_catalog_can_be_rechunked(cube: Cube) -> None:
+    cube.open().amend().rechunk("tas", SERIES)
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
 
 
 def test_an_interrupted_call_is_continued(cube: Cube) -> None:

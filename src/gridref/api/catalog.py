@@ -519,7 +519,7 @@ class Catalog(CatalogGroup):
         from gridref.api.rechunking import rechunk
 
         return rechunk(
-            self._kept,
+            replace(self._kept, amends=None),
             array,
             chunks,
             where=where,

@@ -38,7 +38,14 @@ from gridref.catalog.commit import Access, Base, Step, Wanted, new_id, read_base
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.kept_report import CatalogReport
-from gridref.catalog.overlay_entries import INSIDE, Label, OverlayEntry, SheetEntry, Where
+from gridref.catalog.overlay_entries import (
+    INSIDE,
+    MOST_COVERS,
+    Label,
+    OverlayEntry,
+    SheetEntry,
+    Where,
+)
 from gridref.catalog.sources import relative_url, resolved_url
 from gridref.catalog.written_overlays import begun, finished
 from gridref.errors import InvalidRequestError, Message, Option, Place
@@ -201,13 +208,18 @@ class Rechunk[C: CatalogGroup]:
     def run(self) -> tuple[C, list[str]]:
         """Write sheet by sheet, and commit each one; return the catalog, and what was done."""
         lines: list[str] = []
+        written: set[str] = set()
         while True:
             drafts: list[Draft] = []
 
             def begin(base: Base, drafts: list[Draft] = drafts) -> Root | None:
+                drafts.clear()
                 draft = self.planned(base)
-                drafts[:] = [] if draft is None else [draft]
-                if draft is None or _is_begun(base, draft):
+                # What an overlay cannot list, because it falls into too many boxes, stays missing.
+                if draft is None or draft.sheet.name in written or len(written) >= MOST_COVERS:
+                    return None
+                drafts[:] = [draft]
+                if _is_begun(base, draft):
                     return None
                 said = f"{self.path}: begun"
                 return begun(base, draft.overlay, draft.sheet, draft.coverage, said)
@@ -216,6 +228,7 @@ class Rechunk[C: CatalogGroup]:
             if not drafts:
                 return catalog, lines
             lines.append(self._write(drafts[0]))
+            written.add(drafts[0].sheet.name)
 
     def described(self, base: Base) -> list[str]:
         """What would be written next."""
@@ -306,8 +319,11 @@ class Rechunk[C: CatalogGroup]:
         encoding = Encoding(tuple(chunk_shape), array.dtype, view.chunk_codecs)
         content = base.root.snapshot.root.all_arrays()[self.path].content
         document = view.metadata.to_json()
+        taken = [sheet.name for sheet in overlay.sheets if sheet.part is not None]
         said = json.dumps([self.path, content, box, document], sort_keys=True, default=str)
         name = hashlib.sha256(said.encode()).hexdigest()[:16]
+        while name in taken:  # of files that were others meanwhile, and are the same again
+            name = hashlib.sha256(name.encode()).hexdigest()[:16]
         return SheetEntry(name, part.shape, tuple(shards), encoding, content), plan
 
 
@@ -381,8 +397,9 @@ def _is_begun(base: Base, draft: Draft) -> bool:
     if draft.sheet.name not in names:
         return False
     number = names.index(draft.sheet.name)
-    held = {c.box for c in begun[0].coverage if c.sheet == number}
-    return held == {cover.box for cover in draft.coverage}
+    held = {cover.box for cover in begun[0].coverage if cover.sheet == number}
+    wanted = {cover.box for cover in draft.coverage}
+    return held == wanted or (len(held) == MOST_COVERS and held <= wanted)
 
 
 def array_to_write(group: CatalogGroup, path: str) -> VirtualArray:

@@ -22,7 +22,9 @@ from gridref.model.overlay import Coords, Cover, common
 MOST_OVERLAYS = 64
 """Overlays of a catalog."""
 MOST_COVERS = 64
-"""Boxes of the coverage of an overlay; of more, the smallest ones are dropped."""
+"""Boxes of an overlay by sheets that are complete, and as many of others.
+
+Of more, the smallest ones are dropped."""
 type Label = str | int | float | None
 """A label as JSON has it; None for no bound."""
 type Where = Mapping[str, tuple[Label, Label]]
@@ -163,7 +165,7 @@ class OverlayEntry:
     def __post_init__(self) -> None:
         if not NAMES.fullmatch(self.id):
             raise ValueError(f"an overlay is called {self.id!r}")
-        if len(self.coverage) > MOST_COVERS or len(self.sheets) > MOST_COVERS:
+        if len(self.coverage) > 2 * MOST_COVERS or len(self.sheets) > 2 * MOST_COVERS:
             raise ValueError(f"{len(self.coverage)} boxes of {len(self.sheets)} sheets")
         ranks = {len(self.chunks), *(len(sheet.shape) for sheet in self.sheets)}
         ranks |= {len(cover.start) for cover in self.coverage}
@@ -201,7 +203,11 @@ class OverlayEntry:
 
     def covering(self, coverage: Iterable[Cover]) -> OverlayEntry:
         """The same with another coverage, of which the largest boxes stay; unused sheets go."""
-        largest = sorted(coverage, key=lambda cover: -cover.n_elements)[:MOST_COVERS]
+        complete: list[Cover] = []
+        begun: list[Cover] = []
+        for cover in sorted(coverage, key=lambda cover: -cover.n_elements):
+            (begun if self.sheets[cover.sheet].part is None else complete).append(cover)
+        largest = [*complete[:MOST_COVERS], *begun[:MOST_COVERS]]
         kept = sorted(largest, key=lambda cover: (cover.sheet, cover.start))
         used = sorted({cover.sheet for cover in kept})
         sheets = tuple(self.sheets[number] for number in used)

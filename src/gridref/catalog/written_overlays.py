@@ -29,7 +29,8 @@ def begun(
     held = (known or overlay).covering((known or overlay).served)
     number = len(held.sheets)
     own = [replace(cover, sheet=number) for cover in coverage]
-    entry = replace(held, sheets=(*held.sheets, sheet), coverage=(*held.coverage, *own))
+    entry = replace(held, sheets=(*held.sheets, sheet), coverage=())
+    entry = entry.covering((*held.coverage, *own))
     others = base.root.snapshot.overlays
     if known is None:
         overlays = (*others, entry)

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -173,13 +174,24 @@ class Choice:
 
 def choose(array: VirtualArray, selections: Sequence[AxisSelection]) -> Choice | None:
     """The overlay to read a selection with, which is not empty; None for the files alone."""
-    choices = [choice for each in array.overlays if (choice := _with(array, each, selections))]
-    forced = next((choice for choice in choices if choice.overlay.is_forced), None)
-    if forced is not None or not choices:
-        return forced
-    best = min(choices, key=lambda choice: choice.estimate.seconds)
-    from_files = estimate(best.overlay.files, array.dtype.itemsize, selections)
-    return best if best.estimate.seconds < WORTH * from_files.seconds else None
+    forced = [each for each in array.overlays if each.is_forced]
+    if forced:
+        return _with(array, forced[0], selections)
+    itemsize = array.dtype.itemsize
+    candidates = array.overlays
+    if not candidates:
+        return None
+    limit = WORTH * estimate(candidates[0].files, itemsize, selections).seconds
+    candidates = tuple(e for e in candidates if _of_one_chunk(e.stored, itemsize) < limit)
+    choices = [choice for each in candidates if (choice := _with(array, each, selections))]
+    best = min(choices, key=lambda choice: choice.estimate.seconds, default=None)
+    return best if best is not None and best.estimate.seconds < limit else None
+
+
+@lru_cache(maxsize=1024)
+def _of_one_chunk(stored: Stored, itemsize: int) -> float:
+    """The least that reading any of a layout takes, in seconds."""
+    return _estimate(stored, itemsize, 1, 1).seconds
 
 
 def estimates(
@@ -302,14 +314,15 @@ class PointChoice:
 def choose_points(array: VirtualArray, coords: Sequence[Int64Array]) -> PointChoice | None:
     """The overlay to read points with, at least one; None for the files alone."""
     itemsize = array.dtype.itemsize
-    found = [_points_with(array, overlay, coords) for overlay in array.overlays]
+    forced = [each for each in array.overlays if each.is_forced]
+    if forced:
+        return _points_with(array, forced[0], coords)[0]
+    limit = WORTH * _of_points(array.overlays[0].files, itemsize, coords)
+    candidates = [e for e in array.overlays if _of_one_chunk(e.stored, itemsize) < limit]
+    found = [_points_with(array, overlay, coords) for overlay in candidates]
     choices = [(seconds, choice) for choice, seconds in found if choice is not None]
-    forced = next((choice for _, choice in choices if choice.overlay.is_forced), None)
-    if forced is not None or not choices:
-        return forced
-    least, best = min(choices, key=lambda pair: pair[0])
-    from_files = _of_points(best.overlay.files, itemsize, coords)
-    return best if least < WORTH * from_files else None
+    least, best = min(choices, key=lambda pair: pair[0], default=(limit, None))
+    return best if least < limit else None
 
 
 def _points_with(
