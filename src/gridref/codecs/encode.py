@@ -56,7 +56,7 @@ def encode_chunk(values: NDArray[Any], codecs: Sequence[Codec]) -> bytes:
     return encode_bytes_codecs(data, rest)
 
 
-def encode_bytes_codecs(data: bytes, codecs: Sequence[Codec]) -> bytes:
+def encode_bytes_codecs(data: bytes | memoryview, codecs: Sequence[Codec]) -> bytes:
     """Apply bytes -> bytes codecs, the first one first.
 
     Parameters
@@ -90,10 +90,11 @@ def encode_bytes_codecs(data: bytes, codecs: Sequence[Codec]) -> bytes:
         elif codec.name == "crc32c":
             import google_crc32c
 
-            data += struct.pack("<I", google_crc32c.value(data))
+            raw = bytes(data)
+            data = raw + struct.pack("<I", google_crc32c.value(raw))
         else:
             raise InvalidRequestError(f"codec {codec.name}: encoding to it is not supported")
-    return data
+    return bytes(data)
 
 
 def gzip_from_zlib(stream: bytes | memoryview, decoded: NDArray[np.uint8]) -> bytes:
@@ -148,12 +149,12 @@ def _serialize_items(values: NDArray[Any]) -> bytes:
     return b"".join(parts)
 
 
-def _gzip(data: bytes, level: int) -> bytes:
+def _gzip(data: bytes | memoryview, level: int) -> bytes:
     deflated = imagecodecs.deflate_encode(data, level=level, raw=True)
     return _GZIP_HEADER + deflated + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
-def _zstd(data: bytes, level: int, checksum: bool) -> bytes:
+def _zstd(data: bytes | memoryview, level: int, checksum: bool) -> bytes:
     if not checksum:
         return bytes(imagecodecs.zstd_encode(data, level=level))
     import numcodecs.zstd
@@ -164,7 +165,7 @@ def _zstd(data: bytes, level: int, checksum: bool) -> bytes:
 _BLOSC_SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 
 
-def _blosc(data: bytes, config: Mapping[str, Any]) -> bytes:
+def _blosc(data: bytes | memoryview, config: Mapping[str, Any]) -> bytes:
     """A C-Blosc 1 buffer. One thread makes it, so the same data always give the same bytes."""
     if len(data) > _MOST_BLOSC_BYTES:
         raise InvalidRequestError(
@@ -187,10 +188,10 @@ _MOST_BLOSC_BYTES = 2**31 - 1 - 16
 """C-Blosc 1, ``BLOSC_MAX_BUFFERSIZE``."""
 
 
-def _shuffled(data: bytes, element_bytes: int) -> bytes:
+def _shuffled(data: bytes | memoryview, element_bytes: int) -> bytes:
     """The first bytes of all elements, then the second ones, and so on."""
     if element_bytes < 2:
-        return data
+        return bytes(data)
     if len(data) % element_bytes:
         raise InvalidRequestError(
             f"codec numcodecs.shuffle: {len(data)} bytes are no whole elements of {element_bytes}"

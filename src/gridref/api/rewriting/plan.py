@@ -438,6 +438,8 @@ _SHARES = (0.7, 0.5, 0.3, 0.15)
 """What units may take of the memory that one reading thread leaves: others need some, too."""
 _MOST_AGAIN = 2
 """How often pieces are decoded at most: smaller boxes may fit together better."""
+_MOST_PIECE_BYTES = 2 * 2**20
+"""Larger pieces are cut: what is encoded at a time should stay in the cache of a processor."""
 _PIECE_BYTES = 16 * 2**10
 _MANY_PIECES = 100_000
 """More pieces than these must not be smaller: each has fixed costs."""
@@ -461,6 +463,7 @@ def _in_two_passes(view: ArrayView, resources: Resources) -> RewritePlan | None:
         n_pieces = math.prod(-(-n // k) for n, k in zip(array.shape, piece, strict=True))
         if math.prod(piece) * dtype.itemsize < _PIECE_BYTES and n_pieces > _MANY_PIECES:
             return None
+        piece = _cut(piece, max(1, _MOST_PIECE_BYTES // dtype.itemsize))
         chunks = ChunkGrid.regular(array.shape, piece)
         between = view_to_write(array, chunks, read_box, "blosc-lz4", key_separator=".")
         unwritten = VirtualArray.of_one_block(
@@ -547,3 +550,12 @@ def _common(read: int, write: int, extent: int) -> int:
 
 
 _MOST_PARTS = 16
+
+
+def _cut(piece: Sequence[int], most_elements: int) -> tuple[int, ...]:
+    """Equal parts of a piece of at most a size, cut along the first axes."""
+    lengths = list(piece)
+    for axis, length in enumerate(piece):
+        most = most_elements // (math.prod(lengths) // length)
+        lengths[axis] = next(n for n in range(max(1, min(most, length)), 0, -1) if length % n == 0)
+    return tuple(lengths)

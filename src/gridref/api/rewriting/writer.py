@@ -15,6 +15,8 @@ import math
 import os
 import re
 import shutil
+import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -474,6 +476,8 @@ class _Writer:
         fill = np.full(1, metadata.fill_value, metadata.dtype)
         self._fill = b"" if metadata.dtype.kind == "T" else encode_chunk(fill, (self._serial,))
         is_plain = self.view.array.dtype.kind in "biufcmM"
+        self._is_copied = is_plain and sys.byteorder == "little"
+        self._scratch = threading.local()
         n_buffers = min(2, plan.n_units) if is_plain else 0
         self._buffers = [np.empty(plan.unit_bytes, np.uint8) for _ in range(n_buffers)]
 
@@ -583,14 +587,33 @@ class _Writer:
 
     def _encoded(self, values: NDArray[Any], shape: tuple[int, ...]) -> bytes | None:
         """A chunk as it is stored; None if all its bytes are those of the fill value."""
-        # In one piece first: numpy writes out others element by element.
-        whole = np.ascontiguousarray(as_shown(values, shape, self.view))
-        plain = encode_chunk(whole, (self._serial,))
-        del whole
-        begins_alike = bool(self._fill) and plain.startswith(self._fill)
-        if begins_alike and plain == self._fill * (len(plain) // len(self._fill)):
-            return None
+        plain = self._plain(values, shape)
+        if self._fill and plain[: len(self._fill)] == self._fill:
+            n_elements = len(plain) // len(self._fill)
+            if plain == self._fill * n_elements:
+                return None
         return encode_bytes_codecs(plain, self._codecs)
+
+    def _plain(self, values: NDArray[Any], shape: tuple[int, ...]) -> memoryview:
+        """The elements of a chunk in their order.
+
+        Those of numbers are in memory that the next chunk of the same thread takes, too: to clear
+        new memory, and to give it back, would take the system longer than all else.
+        """
+        metadata = self.view.metadata
+        if not self._is_copied:
+            shown = np.ascontiguousarray(as_shown(values, shape, self.view))
+            return memoryview(encode_chunk(shown, (self._serial,)))
+        n_bytes = math.prod(shape) * metadata.dtype.itemsize
+        memory = getattr(self._scratch, "memory", None)
+        if memory is None or memory.nbytes < n_bytes:
+            memory = self._scratch.memory = np.empty(n_bytes, np.uint8)
+        plain = memory[:n_bytes]
+        whole = plain.view(metadata.dtype).reshape(shape)
+        if values.shape != shape:
+            whole[...] = metadata.fill_value
+        whole[tuple(slice(0, extent) for extent in values.shape)] = values
+        return plain.data
 
 
 class _Entries:

@@ -1,0 +1,139 @@
+"""Copy a cube of maps into Zarr: as maps, and as series; time and most memory, beside the peers.
+
+Run with ``python -m benchmarks.copying [--maps N] [--memory SIZE] [--rechunker PYTHON]``. A map is
+8 MB of float32 with two decimals, a chunk of an HDF5 file (shuffle and zlib). Each copy is made by
+a process of its own. xarray and Dask read through gridref, too, so that only planning and writing
+differ. rechunker needs zarr 2: name the Python of an environment that has it. It reads a Zarr array
+of the same chunks, whose writing is not counted, as it cannot read HDF5. All write the same codec:
+Blosc with zstd 1 and shuffle; gridref in shards, the others a file for each chunk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+import gridref
+
+SHAPE = (1000, 2000)
+PEAK = """
+import re
+from pathlib import Path
+print("peak", re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+"""
+GRIDREF = """
+import sys, gridref
+source, target, memory, *chunks = sys.argv[1:]
+dims = "phony_dim_0", "phony_dim_1", "phony_dim_2"
+report = gridref.copy(source, target, chunks=dict(zip(dims, map(int, chunks))), memory=memory)
+print("decodes", report.arrays["v"].decodes)
+"""
+XARRAY = """
+import sys, warnings, dask, xarray as xr
+warnings.simplefilter("ignore")
+source, target, memory, *chunks = sys.argv[1:]
+dims = "phony_dim_0", "phony_dim_1", "phony_dim_2"
+data = xr.open_zarr(f"gridref::file://{source}", chunks={})
+data = data.chunk(dict(zip(dims, map(int, chunks))))
+for variable in data.variables.values():
+    variable.encoding.clear()
+from zarr.codecs import BloscCodec
+blosc = BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=4)
+data.to_zarr(target, zarr_format=3, encoding={"v": {"compressors": [blosc]}})
+"""
+RECHUNKER = """
+import sys, numcodecs, zarr
+from rechunker import rechunk
+source, target, memory, *chunks = sys.argv[1:]
+array = zarr.open_array(source, mode="r")
+chunks = tuple(n if k == -1 else k for n, k in zip(array.shape, map(int, chunks)))
+options = {"compressor": numcodecs.Blosc("zstd", 1, numcodecs.Blosc.SHUFFLE)}
+plan = rechunk(
+    array, chunks, memory, target, target_options=options, temp_store=target + ".tmp"
+)
+plan.execute(scheduler="threads")
+"""
+PLAIN = """
+import sys, h5py, numcodecs, zarr
+with h5py.File(sys.argv[1]) as file:
+    v = file["v"]
+    array = zarr.open_array(
+        sys.argv[2], mode="w", shape=v.shape, chunks=v.chunks, dtype=v.dtype, zarr_format=2,
+        filters=[numcodecs.Shuffle(4)], compressor=numcodecs.Zlib(4),
+    )
+    for k in range(len(v)):
+        array[k] = v[k]
+"""
+
+
+def cube(folder: Path, n_maps: int) -> None:
+    """A file of maps, of which a few differ, and its catalog."""
+    random = np.random.default_rng(0)
+    smooth = 280 + 20 * np.sin(np.linspace(0, 9, SHAPE[0]))[:, np.newaxis]
+    stored = []
+    for _ in range(8):
+        values = np.round(smooth + random.normal(0, 0.3, SHAPE), 2).astype("<f4")
+        planes = values.view("u1").reshape(-1, 4).T.tobytes()
+        stored.append(zlib.compress(planes, 4))
+    with h5py.File(folder / "maps.h5", "w") as file:
+        v = file.create_dataset(
+            "v", (n_maps, *SHAPE), "<f4", chunks=(1, *SHAPE), compression="gzip", shuffle=True
+        )
+        for k in range(n_maps):
+            v.id.write_direct_chunk((k, 0, 0), stored[k % len(stored)])
+    gridref.build(folder / "maps.h5", folder / "maps.gridref")
+
+
+def timed(python: str, script: str, *arguments: object) -> tuple[float, float, str]:
+    """Seconds, most memory in GB, and output of a script in a process of its own."""
+    begun = time.perf_counter()
+    command = [python, "-c", script + PEAK, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - begun
+    if done.returncode:
+        return seconds, float("nan"), (done.stderr.strip().splitlines() or ["killed"])[-1][:60]
+    peak = re.search(r"peak (\d+)", done.stdout)
+    assert peak is not None
+    return seconds, int(peak[1]) * 1024 / 1e9, done.stdout.partition("peak")[0].strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--maps", type=int, default=250)
+    parser.add_argument("--memory", default="1GB")
+    parser.add_argument("--rechunker", help="Python with rechunker and zarr 2")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        cube(folder, asked.maps)
+        gigabytes = asked.maps * SHAPE[0] * SHAPE[1] * 4 / 1e9
+        ways = {
+            "gridref copy": (sys.executable, GRIDREF, folder / "maps.gridref"),
+            "xarray, to_zarr": (sys.executable, XARRAY, folder / "maps.gridref"),
+        }
+        if asked.rechunker:
+            plain = (folder / "maps.h5", folder / "plain.zarr")
+            subprocess.run([sys.executable, "-c", PLAIN, *plain], check=True)
+            ways["rechunker"] = (asked.rechunker, RECHUNKER, folder / "plain.zarr")
+        for shown, chunks in {"series": (-1, 50, 50), "maps": (1, *SHAPE)}.items():
+            print(f"{gigabytes:.1f} GB of maps as {shown}, {asked.memory}:")
+            for way, (python, script, source) in ways.items():
+                target = folder / "copy.zarr"
+                seconds, peak, told = timed(python, script, source, target, asked.memory, *chunks)
+                print(f"  {way:16} {seconds:6.1f} s, {peak:.2f} GB {told}", flush=True)
+                for each in folder.glob("copy.zarr*"):
+                    shutil.rmtree(each)
+
+
+if __name__ == "__main__":
+    main()
