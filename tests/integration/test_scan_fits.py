@@ -357,6 +357,9 @@ def test_nights_lie_along_time_whether_compressed_or_not(tmp_path: Path) -> None
     np.testing.assert_array_equal(ds.time.values, days)
     expected = [fits.getdata(tmp_path / f"{day}.fits") for day in (1, 2, 3, 4)]
     np.testing.assert_array_equal(ds.PRIMARY.values, expected)
+    checked = gridref.verify(catalog, all=True)
+    assert (checked.ok, checked.n_chunks) == (True, 4)
+    assert {name for name, _ in checked.not_compared} == {"time"}
 
 
 def test_verify_compares_every_kind_with_astropy(tmp_path: Path) -> None:

@@ -256,6 +256,28 @@ def test_scalars_of_files_are_labels(tmp_path: Path, name: str) -> None:
     assert not gridref.verify(altered, all=True).ok
 
 
+@pytest.mark.parametrize("form", ["NETCDF4", "NETCDF3_64BIT_OFFSET"])
+def test_times_of_appended_files_count_from_other_dates(tmp_path: Path, form: Any) -> None:
+    """They are written anew in the cube's unit, and kept inline beside a single file."""
+    files = []
+    for day, (unit, count) in enumerate((("days", 1), ("hours", 24), ("days", 1))):
+        files.append(tmp_path / f"{day}.nc")
+        with netCDF4.Dataset(files[-1], "w", format=form) as file:
+            file.createDimension("time", None)
+            time = file.createVariable("time", "f8", ("time",))
+            time.units = f"{unit} since 2024-01-01"
+            time[:] = [day * count]
+            file.createVariable("v", "f4", ("time",))[:] = [day]
+    gridref.build(files[:2], tmp_path / "a.gridref")
+    gridref.open_catalog(tmp_path / "a.gridref").append(files[2:])
+    cube = gridref.open_catalog(tmp_path / "a.gridref")
+    assert cube["time"].attrs["units"] == "seconds since 2024-01-01"
+    assert gridref.verify(cube, all=True).ok
+    for wrong in (relabelled("time", lambda v: v + 1), described("time", units="days since 2024")):
+        found = gridref.verify(wrong(cube), all=True)
+        assert {difference.place.variable for difference in found.differences} == {"time"}
+
+
 def test_one_elevation_for_all_fails(files: list[Path], tmp_path: Path) -> None:
     """Ten sweeps of several elevations are not those of the first one."""
     with netCDF4.Dataset(files[1], "a") as file:

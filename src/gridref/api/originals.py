@@ -859,7 +859,10 @@ class _FITSOriginal(_Unnamed):
         self.file = OriginalImages(file)
 
     def read(self, chunk: Chunk) -> NDArray[Any]:
-        values = self.file.read(chunk.offset, chunk.region)
+        shape = self.file.shape_at(chunk.offset)
+        _check_alike(shape, chunk.stored_shape)
+        own = _lined_up(chunk.region, chunk.stored_shape, shape)
+        values = self.file.read(chunk.offset, own)
         return values.reshape([along.stop - along.start for along in chunk.region])
 
     def located(self, chunk: Chunk) -> Located:

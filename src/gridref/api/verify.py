@@ -31,7 +31,7 @@ from gridref.api.originals import (
     source_of,
 )
 from gridref.api.readable import from_files, reader_for
-from gridref.api.verify_labels import Labels, LabelsOfFile, texts_of
+from gridref.api.verify_labels import NOT_IN_FILES, Labels, LabelsOfFile, texts_of
 from gridref.api.verify_overlays import ComparedChunk, compared_chunks
 from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
 from gridref.catalog.commit import recording
@@ -222,6 +222,7 @@ def verify(
             (path, reason)
             for path, reason in tally.not_compared
             if not (reason == _INLINE and path in tally.labels)
+            and (reason == NOT_IN_FILES or (path, NOT_IN_FILES) not in tally.not_compared)
         ),
         n_checksums,
         tally.n_labels,
@@ -303,9 +304,10 @@ def _compare(
     tally.n_chunks += 1
     tally.n_values += got.size
     message = _difference(got, _as_shown(raw, piece))
-    if message:
+    original = originals.of(source.url)
+    if message and not (offset is None and labels.is_encoded_anew(piece, original, got, raw)):
         tally.differences.append(Difference(place, message))
-    for found in labels.compared(piece, originals.of(source.url), offset, got, raw):
+    for found in labels.compared(piece, original, offset, got, raw):
         if found.path != piece.path:
             tally.labels.add(found.path)
         tally.n_labels += found.n_labels

@@ -240,6 +240,19 @@ class LabelsOfFile:
                 self._differing.add(piece.path)
                 yield LabelsFound(piece.path, difference=unlike)
 
+    def is_encoded_anew(
+        self, piece: Piece, original: Original, got: NDArray[Any], raw: NDArray[Any]
+    ) -> bool:
+        """Whether a piece that is kept inline means what the file has, in other units or packing.
+
+        Combining writes times anew where files count them from other dates.
+        """
+        own, _ = original.about(original.located(piece.chunk(None)).name)
+        attrs = piece.cross.array.attrs
+        if own is None or not _are_numbers(got, raw) or _is_meaning_alike(attrs, own):
+            return False
+        return not differing_meaning(got, attrs, raw, own)
+
     def _found(
         self, piece: Piece, place: _Place, original: Original, offset: int | None
     ) -> Iterator[LabelsFound]:
@@ -489,13 +502,19 @@ def differing_meaning(
         return ""
     if not any(name in own for name in _FILLS):
         attrs = {name: value for name, value in attrs.items() if name not in _FILLS}
-    if got.dtype.kind not in "iuf" or raw.dtype.kind not in "iuf" or got.shape != raw.shape:
-        return ""
-    if all(_text(attrs.get(name)) == _text(own.get(name)) for name in MEANING_ATTRIBUTES):
+    if not _are_numbers(got, raw) or _is_meaning_alike(attrs, own):
         return ""
     return _differing(
         _Side(_decoded(got, attrs), got, attrs), _Side(_decoded(raw, own), raw, own), _Room()
     )
+
+
+def _are_numbers(got: NDArray[Any], raw: NDArray[Any]) -> bool:
+    return got.dtype.kind in "iuf" and raw.dtype.kind in "iuf" and got.shape == raw.shape
+
+
+def _is_meaning_alike(attrs: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    return all(_text(attrs.get(name)) == _text(own.get(name)) for name in MEANING_ATTRIBUTES)
 
 
 def differing_members(

@@ -60,6 +60,10 @@ class OriginalImages:
         """
         return f"HDU {self._number_at(offset)}"
 
+    def shape_at(self, offset: int | None) -> tuple[int, ...]:
+        """Shape of the image whose data hold a byte; raises as `name_at` does."""
+        return tuple(self._hdus[self._number_at(offset)].shape)
+
     def read(self, offset: int | None, region: tuple[slice, ...]) -> NDArray[Any]:
         """Elements of the image whose data hold a byte; unsigned ones by FITS' convention.
 
