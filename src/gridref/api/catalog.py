@@ -144,7 +144,7 @@ class Watch:
         Files of the last round that were appended.
     failed
         Files that cannot be appended as they are now, with the reasons; they are tried again in
-        every round.
+        every round. And ``overlays of ARRAY``, where these could not be brought up to date.
     """
 
     snapshot: str
@@ -710,6 +710,7 @@ class Catalog(CatalogGroup):
         every_seconds: float = 60.0,
         settle_seconds: float = 0.0,
         once: bool = False,
+        rechunk: bool = False,
         on_round: Callable[[Watch], object] | None = None,
     ) -> Watch:
         """Append new files again and again, until interrupted.
@@ -729,6 +730,8 @@ class Catalog(CatalogGroup):
             Local files that changed within this time are left for the next round.
         once
             End after one round.
+        rechunk
+            After files were appended, bring the overlays of all arrays up to date.
         on_round
             Called after each round.
 
@@ -755,6 +758,8 @@ class Catalog(CatalogGroup):
                 file for file in new() if file not in known and is_settled(file, settle_seconds)
             ]
             done = _appended(opened, found)
+            if rechunk and done.appended:
+                done = _rechunked(open_catalog(url, storage_options=options, allow=allow), done)
             if on_round is not None:
                 on_round(done)
             if once:
@@ -1281,6 +1286,17 @@ def _appended(catalog: Catalog, files: Sequence[str]) -> Watch:
         except GridrefError as error:
             failed[file] = _reason(error)
     return Watch(catalog.info.snapshot, tuple(appended), failed)
+
+
+def _rechunked(catalog: Catalog, done: Watch) -> Watch:
+    """Write what the overlays of a catalog lack after files were appended."""
+    failed = dict(done.failed)
+    for array in dict.fromkeys(info.array for info in catalog.overlays()):
+        try:
+            catalog = catalog.rechunk(array)
+        except GridrefError as error:
+            failed[f"overlays of {array}"] = _reason(error)
+    return replace(done, snapshot=catalog.info.snapshot, failed=failed)
 
 
 def _reason(error: GridrefError) -> str:

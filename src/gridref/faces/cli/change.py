@@ -420,6 +420,10 @@ def watch_command(
         str, typer.Option(help="Leave local files for later that changed within this time.")
     ] = "0s",
     once: Annotated[bool, typer.Option("--once", help="Run one round only.")] = False,
+    rechunk: Annotated[
+        bool,
+        typer.Option("--rechunk", help="Bring overlays up to date after files were appended."),
+    ] = False,
     storage_options: StorageOptions = None,
 ) -> None:
     """Append new files again and again, until interrupted.
@@ -435,6 +439,8 @@ def watch_command(
         gridref watch cube.gridref 's3://bucket/run/*.nc' --once
 
         gridref watch cube.gridref --events arrived.txt
+
+        gridref watch cube.gridref incoming/ --every 1h --rechunk
     """
     from gridref.api.layout.labels import duration_seconds
 
@@ -456,6 +462,7 @@ def watch_command(
         every_seconds=duration_seconds(every, "every"),
         settle_seconds=duration_seconds(settle, "settle"),
         once=once,
+        rechunk=rechunk,
         on_round=tell,
     )
     if done.failed:
