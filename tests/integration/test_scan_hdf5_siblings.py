@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -233,3 +234,18 @@ def test_a_sibling_takes_less_work(tmp_path: Path) -> None:
     )
     n_lines = [int(line) for line in done.stdout.split()]
     assert 5 * n_lines[2] < 4 * n_lines[0], n_lines
+
+
+def test_a_scan_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.h5" for number in range(3)]
+    for path in paths:
+        series(path, "latest")
+    gridref.scan(paths[0])
+    gc.collect()
+    gc.disable()
+    try:
+        for path in paths:
+            gridref.scan(path)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -137,10 +137,10 @@ def with_dimensions_apart(group: VirtualGroup, url: str) -> VirtualGroup:
     The length of the variable with this name keeps the name, else the first length.
     The others are numbered: ``y_1``, ``y_2``. The report lists them.
     """
+    if all(_is_clear(part.arrays) for _, part in group.walk()):
+        return group
     findings: list[Finding] = []
     apart = _apart(group, "", url, findings)
-    if not findings:
-        return group
     return apart.with_changes(report=replace(group.report, findings=(*group.report, *findings)))
 
 
@@ -164,12 +164,22 @@ def _apart(group: VirtualGroup, path: str, url: str, findings: list[Finding]) ->
     return group.with_changes(arrays=arrays, groups=groups, unlimited_dims=unlimited)
 
 
+def _is_clear(arrays: Mapping[str, VirtualArray]) -> bool:
+    """Whether each dimension has one length, and not the name of a scalar."""
+    lengths: dict[str, int] = {}
+    for array in arrays.values():
+        for dim, length in zip(array.dims, array.shape, strict=True):
+            if lengths.setdefault(dim, length) != length:
+                return False
+    return all(arrays[dim].ndim for dim in lengths if dim in arrays)
+
+
 def _renamed(arrays: Mapping[str, VirtualArray]) -> dict[tuple[str, int], str]:
     """New names by name and length."""
+    if _is_clear(arrays):
+        return {}
     axes = {axis: None for a in arrays.values() for axis in zip(a.dims, a.shape, strict=True)}
     dims = {dim: None for dim, _ in axes}
-    if len(dims) == len(axes) and all(arrays[dim].ndim for dim in dims if dim in arrays):
-        return {}
     taken = arrays.keys() | dims.keys()
     renamed: dict[tuple[str, int], str] = {}
     for dim in dims:

@@ -369,6 +369,7 @@ def arrays_like(file: OpenFile, datasets: Iterable[Like]) -> dict[str, VirtualAr
     """Known arrays with the chunks of a file, by path; not of datasets with anything unusual."""
     arrays: dict[str, VirtualArray] = {}
     leaves: dict[Leaf, list[tuple[Like, bytes]]] = {}
+    sources = (file.source,)
     for like in datasets:
         known = like.known
         address, leaf, chunks = _address(like.header), known.leaf, known.chunks
@@ -376,7 +377,7 @@ def arrays_like(file: OpenFile, datasets: Iterable[Like]) -> dict[str, VirtualAr
             continue
         if leaf is None:
             offset = chunks.offset + (address + file.bytes.base_address - known.offset)
-            arrays[like.path] = _filled(like, file.source, offset, chunks.length)
+            arrays[like.path] = _filled(like, sources, offset, chunks.length)
         else:
             data = file.bytes.read(address, known.n_bytes, _WHAT)
             found = FORMS.find(leaf.kind, data)
@@ -390,15 +391,18 @@ def arrays_like(file: OpenFile, datasets: Iterable[Like]) -> dict[str, VirtualAr
         are_chunks &= length.all(axis=1)
         for row, (like, _) in enumerate(alike):
             if are_chunks[row]:
-                arrays[like.path] = _filled(like, file.source, offset[row], length[row])
+                arrays[like.path] = _filled(like, sources, offset[row], length[row])
     return arrays
 
 
 def _filled(
-    like: Like, source: Source, offset: NDArray[np.int64], length: NDArray[np.int64]
+    like: Like,
+    sources: tuple[Source, ...],
+    offset: NDArray[np.int64],
+    length: NDArray[np.int64],
 ) -> VirtualArray:
     """A known array with the chunks of another file."""
-    own = {"sources": (source,), "offset": offset, "length": length}
+    own = {"sources": sources, "offset": offset, "length": length}
     manifest = ChunkManifest(**{**vars(like.known.chunks), **own})
     return like.known.array.with_changes(manifests=(manifest,), attrs=like.attrs)
 

@@ -411,9 +411,10 @@ class OpenFile:
             raise
 
     def close(self) -> None:
-        """Close all files of the scan."""
+        """Close all files of the scan, and let them go: they refer to each other."""
         for file in self._files.values():
             file.scan_file.close()
+        self._files.clear()
 
     def place(self, variable: str | None = None) -> Place:
         """For errors about an object of the file."""

@@ -31,7 +31,8 @@ from gridref.formats.hdf5.tree import DatasetNode, GroupNode
 from gridref.formats.options import ScanOptions
 from gridref.learned import FORMS
 from gridref.model.array import VirtualGroup
-from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.scan_report import Fate, FindingRuns, Found, ScanReport
+from gridref.secrets import shown_address
 
 
 class _Dataset(NamedTuple):
@@ -39,24 +40,25 @@ class _Dataset(NamedTuple):
 
     Attributes
     ----------
-    finding
-        What became of it.
+    path
+        Its path.
     known
         Its array; None for a dimension without a variable.
     records
         netCDF4's own attributes, as `_comparable` gives them.
     """
 
-    finding: Finding
+    path: str
     known: Known | None
     records: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class _First:
-    """The first of similar files: its datasets in the order of its links."""
+    """The first of similar files: its datasets in the order of its links, and their fates."""
 
     datasets: Sequence[_Dataset]
+    found: Found
     unlimited: frozenset[str]
 
 
@@ -135,18 +137,17 @@ def _described(file: OpenFile, headers: _Headers, first: _First) -> VirtualGroup
     if own.unreadable or len(numbers) < len(headers.datasets):
         return None
     like = []
-    for header, (finding, known, records) in zip(headers.datasets, first.datasets, strict=True):
+    for header, (path, known, records) in zip(headers.datasets, first.datasets, strict=True):
         attributes = read_attributes(file, header)
         if attributes.unreadable or _comparable(attributes.records, numbers) != records:
             return None
         if known is not None:
-            like.append(Like(finding.path, header, known, attributes.public))
+            like.append(Like(path, header, known, attributes.public))
     found = arrays_like(file, like)
     if len(found) < len(like):
         return None
     arrays = {plain_name(path[1:]): found[path] for path, *_ in like}
-    url = file.source.url
-    findings = tuple([Finding(path, fate, why, url) for (path, fate, why, _), *_ in first.datasets])
+    findings = FindingRuns(((first.found, (shown_address(file.source.url),)),))
     return VirtualGroup(arrays, {}, own.public, ScanReport(findings), first.unlimited)
 
 
@@ -165,6 +166,7 @@ def keep_for_siblings(file: OpenFile, scanned: ScannedFile, options: ScanOptions
         is_usual = known is not None or finding.fate is Fate.NAMED
         if records is None or not is_usual or finding.path != node.path:
             return
-        datasets.append(_Dataset(finding, known, records))
-    first = _First(datasets, scanned.group.unlimited_dims)
+        datasets.append(_Dataset(node.path, known, records))
+    paths, fates, reasons, _ = zip(*findings, strict=True) if findings else ((),) * 4
+    first = _First(datasets, (paths, fates, reasons), scanned.group.unlimited_dims)
     FORMS.put(headers.key, first, 1000 + 1500 * len(datasets))
