@@ -18,11 +18,12 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.errors import InvalidRequestError, NotRepresentableError, ReadError
+from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError, ReadError
 from gridref.model.array import VirtualArray, VirtualGroup
 from tests.command import run_command
 from tests.integration.growing import month
 from tests.programs import npm_package, program
+from tests.shared_data import shared_files
 
 
 @pytest.fixture(scope="module")
@@ -518,3 +519,50 @@ class _Quiet(SimpleHTTPRequestHandler):
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(content[low:high])
+
+
+def test_single_elements_of_every_kind(tmp_path):
+    values = {
+        "fixed": np.array(b"ab", "S5"),
+        "number": np.array(1.5, ">f4"),
+        "compound": np.array((1, 2.5), [("n", "<i2"), ("x", "<f8")]),
+    }
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, value in values.items():
+            file[name] = value
+        file["text"] = "äbc"
+    gridref.copy(gridref.scan(tmp_path / "a.h5"), tmp_path / "a.zarr")
+    copied = zarr.open_group(tmp_path / "a.zarr", mode="r")
+    for name, value in values.items():
+        found = np.asarray(copied[name][...], copied[name].dtype)
+        assert found.tobytes() == value.astype(found.dtype).tobytes()
+    assert str(copied["text"][...]) == "äbc"
+
+
+@pytest.mark.long(but=4)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for pattern in ("hdf5/features/*.*5", "netcdf4/features/*.nc", "formats/netcdf3/*.nc")
+        for path in shared_files(pattern)
+    ][::4],
+)
+def test_real_files(path, tmp_path):
+    try:
+        group = gridref.scan(path, on_unsupported="skip")
+    except GridrefError:
+        return
+    gridref.copy(group, tmp_path / "a.zarr")
+    copied = zarr.open_group(tmp_path / "a.zarr", mode="r")
+    for name, array in group.all_arrays().items():
+        expected, found = np.asarray(array[...]), np.asarray(copied[name][...])
+        assert found.shape == expected.shape
+        if expected.dtype.kind == "T":
+            assert expected.astype(object).tolist() == found.astype(object).tolist()
+        elif found.dtype.names:  # members may lie at other places
+            for member in found.dtype.names:
+                assert found[member].tobytes() == expected[member].tobytes()
+        else:
+            assert found.tobytes() == expected.astype(found.dtype).tobytes()

@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from types import EllipsisType
 from typing import Any, Protocol
 
 import numpy as np
@@ -505,11 +506,15 @@ class _Writer:
         if values is None or coords in self.found:
             return
         grid = self.view.metadata.grid
-        inside = tuple(
-            slice(start - part.start, start - part.start + n)
-            for start, n, part in zip(
-                grid.start(coords), grid.data_shape(coords), unit.region, strict=True
-            )
+        # With "..." numpy leaves a single element in its array, and so as long as it is.
+        inside: tuple[slice | EllipsisType, ...] = (
+            *(
+                slice(start - part.start, start - part.start + n)
+                for start, n, part in zip(
+                    grid.start(coords), grid.data_shape(coords), unit.region, strict=True
+                )
+            ),
+            ...,
         )
         name = self._name(coords)
         entries = _Entries(self._n_chunks(coords))
