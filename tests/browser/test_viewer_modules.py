@@ -174,3 +174,73 @@ def test_colours_suit_what_attributes_say(tmp_path: Path) -> None:
     )
     found = computed(tmp_path, imports, expression, [attributes for attributes, _ in SUITED])
     assert found == [scale for _, scale in SUITED]
+
+
+PLACES = [
+    "+proj=utm +zone=33 +datum=WGS84",
+    "+proj=lcc +lat_1=30 +lat_2=60 +lat_0=38.5 +lon_0=-97.5 +R=6371229",
+    "+proj=laea +lat_0=52 +lon_0=10 +x_0=4321000 +y_0=3210000 +ellps=GRS80",
+    "+proj=stere +lat_0=90 +lat_ts=70 +lon_0=-45 +ellps=WGS84",
+    "+proj=sinu +lon_0=0 +R=6371007.181",
+    "+proj=aea +lat_0=23 +lon_0=-96 +lat_1=29.5 +lat_2=45.5 +ellps=GRS80",
+    "+proj=geos +h=35786023 +lon_0=-75 +sweep=x +ellps=GRS80",
+    "+proj=geos +h=35785831 +lon_0=0 +sweep=y +ellps=WGS84",
+    "+proj=merc +a=6378137 +b=6378137 +units=m",
+]
+
+
+@pytest.mark.filterwarnings("ignore:You will likely lose")
+@pytest.mark.parametrize("text", PLACES)
+def test_projections_are_those_of_proj(tmp_path: Path, text: str) -> None:
+    from pyproj import CRS, Proj
+
+    told = CRS.from_proj4(text).to_proj4()  # as pages say it
+    projection = Proj(text)
+    middle = projection(0, 0, inverse=True)[0] if "utm" not in text else 15
+    north = 75 if "stere" in text else 40
+    places = [(middle + x, north + y) for x in (-3, 0, 4) for y in (-2, 0, 3)]
+    given = [projection(*place) for place in places]
+    imports = 'import { projected } from "viewer/map/earth.js";'
+    expression = f"([x, y]) => projected({json.dumps(told)}, [1, 1])(x, y)"
+    found = computed(tmp_path, imports, expression, given)
+    expected = [projection(x, y, inverse=True) for x, y in given]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(expected, places, atol=1e-5)
+
+
+def test_a_rotated_pole_is_that_of_proj(tmp_path: Path) -> None:
+    from pyproj import CRS, Transformer
+
+    pole = [39.25, -162.0, 0.0]
+    crs = CRS.from_cf(
+        {
+            "grid_mapping_name": "rotated_latitude_longitude",
+            "grid_north_pole_latitude": pole[0],
+            "grid_north_pole_longitude": pole[1],
+            "north_pole_grid_longitude": pole[2],
+            "earth_radius": 6371229.0,
+        }
+    )
+    back = Transformer.from_crs(crs, "+proj=longlat +R=6371229", always_xy=True)
+    given = [[float(x), float(y)] for x in (-40, -3, 0, 20, 100) for y in (-50, 0, 10, 80)]
+    imports = 'import { rotated } from "viewer/map/earth.js";'
+    expression = f"([x, y]) => rotated({pole})(x, y)"
+    found = computed(tmp_path, imports, expression, given)
+    np.testing.assert_allclose(found, [back.transform(x, y) for x, y in given], atol=1e-6)
+
+
+def test_places_between_elements_are_in_space(tmp_path: Path) -> None:
+    latitudes, longitudes = np.meshgrid([80.0, 85, 89], [170.0, 178, -174, -166], indexing="ij")
+    given = [[longitudes.ravel().tolist(), latitudes.ravel().tolist()]]
+    imports = 'import { everywhere } from "viewer/map/earth.js";'
+    expression = """([longitudes, latitudes]) => {
+        const at = everywhere(longitudes, latitudes, 3, 4);
+        const centres = longitudes.map((_, i) => at((i % 4) + 0.5, Math.floor(i / 4) + 0.5));
+        return [centres, at(2, 1.5), at(0, 0.5)];
+    }"""
+    ((centres, date_line, before),) = computed(tmp_path, imports, expression, given)
+    expected = np.stack([longitudes.ravel(), latitudes.ravel()], -1)
+    np.testing.assert_allclose(centres, expected, atol=1e-9)
+    assert abs(date_line[0]) == pytest.approx(178, abs=0.01)  # half way from 178 to -174 is -178
+    assert date_line[1] == pytest.approx(85, abs=0.1)
+    assert before[0] == pytest.approx(166, abs=0.1)

@@ -2,7 +2,9 @@
 import { axisBottom, axisLeft } from "d3-axis";
 import { scaleLinear } from "d3-scale";
 import { select } from "d3-selection";
+import { Coordinate } from "./coordinate.js";
 import { drawn } from "./dom.js";
+import { turned } from "./map/earth.js";
 import { placeOf, valueAt } from "./places.js";
 
 const APART = { across: 90, acrossTimes: 110, up: 60 };
@@ -29,15 +31,29 @@ export class AxisOfPicture {
   }
 }
 
-// `aside` is how far to the left the heading of the upright axis goes.
+// Meridians or parallels along a flat map.
+export class AxisOfMap {
+  constructor(units, heading) {
+    this.degrees = new Coordinate({ units }, "float64", heading);
+    this.heading = heading;
+  }
+
+  ticks(first, last, n) {
+    const found = this.degrees.ticks(Math.min(first, last), Math.max(first, last), n);
+    return found.map(([value]) => [value, this.degrees.words(turned(value))]);
+  }
+}
+
+// `aside` is how far to the left the heading of the upright axis goes; globes have no axes.
 export function drawAxes(svg, frame, across, up, aside) {
+  svg.replaceChildren();
+  if (!across || !up) return;
   const { width, height } = frame;
   const [left, top] = frame.toPlaces(0, 0);
   const [right, bottom] = frame.toPlaces(width, height);
-  svg.replaceChildren();
   const apart = across.coordinate?.time ? APART.acrossTimes : APART.across;
-  const low = across.ticks(left, right, Math.max(2, Math.floor(width / apart))).map(([place, words]) => [frame.toCanvas(place, 0)[0], words]);
-  const side = up.ticks(top, bottom, Math.max(2, Math.floor(height / APART.up))).map(([place, words]) => [frame.toCanvas(0, place)[1], words]);
+  const low = across.ticks(left, right, Math.max(3, Math.floor(width / apart))).map(([place, words]) => [frame.toCanvas(place, 0)[0], words]);
+  const side = up.ticks(top, bottom, Math.max(3, Math.floor(height / APART.up))).map(([place, words]) => [frame.toCanvas(0, place)[1], words]);
   draw(svg, axisBottom, low, width, `translate(0, ${height})`);
   draw(svg, axisLeft, side, height, "");
   svg.append(drawn("text", { x: width / 2, y: height + 34, "text-anchor": "middle", class: "heading" }, across.heading));

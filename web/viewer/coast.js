@@ -13,6 +13,18 @@ export const LINES = land.arcs.map((arc) => {
   });
 });
 
+// For maps: without the lines that close Antarctica along the date line and the pole.
+export const LAND = { type: "MultiLineString", coordinates: LINES.flatMap(opened) };
+
+function opened(line) {
+  const parts = [[]];
+  for (const point of line) {
+    if (Math.abs(point[0]) > 179.99 || point[1] < -89.9) parts.push([]);
+    else parts.at(-1).push(point);
+  }
+  return parts.filter((part) => part.length > 1);
+}
+
 // Draws coasts on a picture whose elements are one wide; `pixel` is how wide one of the canvas is there.
 export function drawCoasts(context, longitudes, latitudes, pixel) {
   if (longitudes.length < 2 || latitudes.length < 2) return;

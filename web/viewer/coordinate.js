@@ -6,11 +6,11 @@ import { shortest, unitsInWords } from "./numbers.js";
 const METRES = { m: 1, meter: 1, metre: 1, meters: 1, metres: 1, km: 1e3, mm: 1e-3, micrometer: 1e-6, micrometre: 1e-6, um: 1e-6, µm: 1e-6, nm: 1e-9, nanometer: 1e-9, nanometre: 1e-9 };
 const PRESSURE = /^(pa|hpa|kpa|mbar|millibars?|bar|dbar|decibars?)$/i;
 
-const DEGREES = [90, 60, 45, 30, 20, 15, 10, 5]; // between ticks on earth
+const DEGREES = [90, 60, 45, 30, 20, 15, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001]; // between ticks on earth
 
-function multiples(low, high, step) {
+export function multiples(low, high, step) {
   const first = Math.ceil(low / step);
-  return Array.from({ length: Math.max(0, Math.floor(high / step) - first + 1) }, (_, i) => (first + i) * step);
+  return Array.from({ length: Math.max(0, Math.floor(high / step) - first + 1) }, (_, i) => Number(((first + i) * step).toPrecision(9)));
 }
 
 export class Coordinate {
@@ -57,7 +57,7 @@ export class Coordinate {
     if (this.time) return this.time.words(value);
     const digits = shortest(Math.abs(value), this.dtype === "float64" ? "coordinate" : this.dtype);
     if (this.isLatitude) return `${digits}°${value < 0 ? " S" : value > 0 ? " N" : ""}`;
-    if (this.isLongitude) return `${digits}°${value < 0 ? " W" : value > 0 ? " E" : ""}`;
+    if (this.isLongitude) return `${digits}°${Math.abs(value) === 180 ? "" : value < 0 ? " W" : value > 0 ? " E" : ""}`;
     const signed = value < 0 ? `-${digits}` : digits;
     const units = unitsInWords(this.units);
     return /^[°%]/.test(units) ? signed + units : [signed, units].filter(Boolean).join(" ");
@@ -68,10 +68,10 @@ export class Coordinate {
     if (this.time) return this.time.ticks(Math.min(low, high), Math.max(low, high), n);
     const isOnEarth = this.isLatitude || this.isLongitude;
     const step = isOnEarth && DEGREES.findLast((each) => (high - low) / each <= n);
-    if (step && high - low > DEGREES.at(-1)) return multiples(low, high, step).map((value) => [value, this.words(value)]);
+    if (step) return multiples(low, high, step).map((value) => [value, this.words(value)]);
     const scale = scaleLinear().domain([low, high]);
     const format = scale.tickFormat(n);
-    return scale.ticks(n).map((value) => [value, isOnEarth ? this.words(value) : format(value)]);
+    return scale.ticks(n).map((value) => [value, format(value)]);
   }
 
   heading() {

@@ -12,11 +12,12 @@ export function aspectOf(up, across) {
 }
 
 export class Frame {
-  // `up` and `across` are the coordinates of rows and columns, where they have any.
-  constructor({ rows, columns, up, across, isStretched }) {
-    Object.assign(this, { rows, columns });
+  // `up` and `across` are the coordinates of rows and columns, where they have any; `isSouthFirst` is
+  // told where the earth says so.
+  constructor({ rows, columns, up, across, isStretched, isSouthFirst }) {
+    Object.assign(this, { rows, columns, first: [0, 0] });
     this.aspect = isStretched ? null : aspectOf(up, across);
-    this.isTurned = Boolean(up?.up && (up.up > 0) === up.ascends);
+    this.isTurned = isSouthFirst ?? Boolean(up?.up && (up.up > 0) === up.ascends);
     this.isMirrored = Boolean(across?.isHorizontal && !across.ascends);
     this.glass = { zoom: 1, x: 0.5, y: 0.5 };
   }

@@ -4,16 +4,16 @@ import { coordinateOf, ShownArray } from "./array.js";
 const MOST_LABELS = 1_000_000;
 
 export class Opened {
-  static async level(store, { path, dims, coordinates: paths }) {
+  static async level(store, { path, dims, coordinates: paths, earth }) {
     const [array, ...coordinates] = await Promise.all([
       ShownArray.open(store, path),
       ...paths.map((each) => (each ? coordinateOf(store, each, MOST_LABELS) : null)),
     ]);
-    return new Opened(path, dims, array, coordinates);
+    return new Opened(path, dims, array, coordinates, earth);
   }
 
-  constructor(path, dims, array, coordinates) {
-    Object.assign(this, { path, dims, array, coordinates, shape: array.shape, meaning: array.meaning });
+  constructor(path, dims, array, coordinates, earth) {
+    Object.assign(this, { path, dims, array, coordinates, earth, shape: array.shape, meaning: array.meaning });
     this.problems = [];
     // Done when the values of coordinates are there, which are read beside the array's own, or are
     // known not to come: labels that cannot be read are no reason to show nothing.
@@ -45,6 +45,7 @@ export class Opened {
     const up = this.coordinates.findIndex((each) => each?.isVertical);
     const across = this.coordinates.findIndex((each) => each?.isHorizontal);
     if (up >= 0 && across >= 0) return [up, across];
+    if (this.earth) return this.earth.dims.map((dim) => this.dims.indexOf(dim));
     const others = this.dims.map((_, axis) => axis).filter((axis) => axis !== this.bands);
     return others.length < 2 ? [0, 1] : others.slice(-2);
   }

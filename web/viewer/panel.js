@@ -3,6 +3,8 @@ import { button, choice, number, slider, tick } from "./controls.js";
 import { GROUPS } from "./colours/scales.js";
 import { NORMS } from "./colours/norms.js";
 import { element } from "./dom.js";
+import { WHOLE } from "./glass.js";
+import { VIEWS } from "./map/views.js";
 import { MOST_ALONG } from "./shown.js";
 
 export function panel(viewer) {
@@ -50,6 +52,7 @@ function display(viewer) {
     choice("Up", axes, shown.rows, turn("rows", "columns")),
     choice("Across", axes, shown.columns, turn("columns", "rows")),
     ...colours(viewer),
+    ...(viewer.earth ? [choice("View", VIEWS, viewer.view(), (view) => viewer.redraw({ view, centre: undefined, glass: WHOLE }))] : []),
     ...(viewer.isMap() ? [tick("Coastlines", shown.coasts, (on) => viewer.redraw({ coasts: on }))] : []),
     tick("Stretch", shown.isStretched, (on) => viewer.redraw({ isStretched: on })),
     choice("Series along", axes, shown.seriesAxis(), (axis) => viewer.plotAlong(Number(axis))),

@@ -5,6 +5,7 @@ import { held, moved, nearer, WHOLE } from "./glass.js";
 
 const ZOOMS = { "+": 2, "=": 2, "-": 0.5, 0: 0 };
 const MARGINS = { left: 78, right: 26, top: 8, bottom: 42 };
+const ROUND = { left: 1, right: 1, top: 8, bottom: 8 }; // of pictures without axes
 const MOST_HEIGHT = 0.72; // of the window
 const [LEAST, MOST] = [220, 640];
 
@@ -41,6 +42,7 @@ export class Picture {
   }
 
   paint(pixels, width, height) {
+    this.colours = pixels;
     Object.assign(this.pixels, { width, height });
     const image = new ImageData(new Uint8ClampedArray(pixels.buffer), width, height);
     this.pixels.getContext("2d").putImageData(image, 0, 0);
@@ -48,22 +50,23 @@ export class Picture {
 
   draw() {
     const { frame, canvas, place } = this;
-    if (!frame || !place.clientWidth) return;
+    if (!frame || !this.colours || !place.clientWidth) return;
     const isNarrow = place.clientWidth < 480;
-    const margins = isNarrow ? { ...MARGINS, left: 60, right: 14 } : MARGINS;
+    const margins = !this.up ? ROUND : isNarrow ? { ...MARGINS, left: 60, right: 14 } : MARGINS;
     frame.fit({ width: place.clientWidth - margins.left - margins.right, height: Math.min(MOST, Math.max(LEAST, innerHeight * MOST_HEIGHT)) });
     frame.glass = this.glass;
+    const left = this.up ? margins.left : margins.left + (place.clientWidth - frame.width) / 2;
     const ratio = devicePixelRatio;
-    Object.assign(canvas.style, { width: `${frame.width}px`, height: `${frame.height}px`, left: `${margins.left}px`, top: `${margins.top}px` });
+    Object.assign(canvas.style, { width: `${frame.width}px`, height: `${frame.height}px`, left: `${left}px`, top: `${margins.top}px` });
     place.style.height = `${frame.height + margins.top + margins.bottom}px`;
     canvas.width = Math.round(frame.width * ratio);
     canvas.height = Math.round(frame.height * ratio);
-    canvas.classList.toggle("closer", this.glass.zoom > 1);
+    canvas.classList.toggle("closer", this.glass.zoom > 1 || Boolean(frame.isGlobe));
     const context = canvas.getContext("2d");
-    frame.paint(context, ratio, this.pixels);
+    frame.paint(context, ratio, this.pixels, this.colours);
     this.overlay?.(context, ratio);
     this.drawCursor(context, ratio);
-    Object.assign(this.svg.style, { left: `${margins.left}px`, top: `${margins.top}px` });
+    Object.assign(this.svg.style, { left: `${left}px`, top: `${margins.top}px` });
     this.svg.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
     Object.assign(this.svg.style, { width: `${frame.width}px`, height: `${frame.height}px` });
     drawAxes(this.svg, frame, this.across, this.up, margins.left - 14);
@@ -119,6 +122,10 @@ export class Picture {
       const middle = [(now[0] + other[0]) / 2 - box.left, (now[1] + other[1]) / 2 - box.top];
       this.look(nearer(moved(this.glass, x / 2 / width, y / 2 / height), apart(now) / apart(before), middle[0] / width, middle[1] / height));
       this.wasDragged = true;
+    } else if (this.frame.isGlobe) {
+      this.wasDragged ||= Math.hypot(x, y) > 2;
+      this.frame.turn(x, y);
+      this.look(this.glass);
     } else if (this.glass.zoom > 1) {
       this.wasDragged ||= Math.hypot(x, y) > 2;
       this.look(moved(this.glass, x / width, y / height));
@@ -130,6 +137,7 @@ export class Picture {
   follow() {
     const corners = this.frame.outlineOf(this.cursor);
     const [width, height] = [this.frame.width, this.frame.height];
+    if (!corners.length) return;
     const over = (values, length) => Math.min(0, ...values) || Math.max(0, Math.max(...values) - length);
     const [x, y] = [over(corners.map(([each]) => each), width), over(corners.map(([, each]) => each), height)];
     if (x || y) this.look(moved(this.glass, -x / width, -y / height));
@@ -148,8 +156,8 @@ export class Picture {
   key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || !this.frame) return;
     if (event.key.startsWith("Arrow")) {
-      this.point(this.cursor ? this.frame.next(this.cursor, event.key) : [0, 0]);
-      if (this.glass.zoom > 1) this.follow();
+      this.point(this.cursor ? this.frame.next(this.cursor, event.key) : this.frame.first);
+      if (this.cursor && this.glass.zoom > 1) this.follow();
     } else if (ZOOMS[event.key] !== undefined) this.zoom(ZOOMS[event.key]);
     else if (event.key === "Enter") this.chosen();
     else return;

@@ -1,6 +1,7 @@
 // What is shown of an array: which plane, in what colours, how near. The address says all of it.
 import { NAMES } from "./colours/scales.js";
 import { held, WHOLE } from "./glass.js";
+import { VIEWS } from "./map/views.js";
 
 export const MOST_ALONG = 2048; // of larger planes a window is shown
 
@@ -26,6 +27,9 @@ export class Shown {
     this.low = limit(asked.low);
     this.high = limit(asked.high);
     this.coasts = asked.coasts !== "0";
+    this.view = VIEWS.some(([name]) => name === asked.view) ? asked.view : undefined;
+    const centre = String(asked.centre ?? "").split(",").map(Number);
+    this.centre = centre.length === 2 && centre.every(Number.isFinite) ? centre : undefined;
     this.isStretched = asked.stretch === "1";
     this.series = axis(asked.series);
     const [x, y] = String(asked.middle ?? "").split(",").map(Number);
@@ -64,6 +68,8 @@ export class Shown {
       if (this.norm !== "linear") state.norm = this.norm;
     }
     if (!this.coasts) state.coasts = 0;
+    if (this.view) state.view = this.view;
+    if (this.centre) state.centre = this.centre.map((each) => each.toFixed(2)).join(",");
     if (this.isStretched) state.stretch = 1;
     if (this.series !== undefined) state.series = dims[this.series];
     const { zoom, x, y } = this.glass;

@@ -1,11 +1,16 @@
 // The viewer of an array: reads what is asked for, and has it drawn and told.
 import { askWhether } from "./asking.js";
-import { AxisOfPicture } from "./axes.js";
+import { AxisOfMap, AxisOfPicture } from "./axes.js";
 import { drawCoasts } from "./coast.js";
 import { coloured, fitted } from "./colouring.js";
 import { element } from "./dom.js";
 import { Frame } from "./frame.js";
+import { WHOLE } from "./glass.js";
 import { notes, shownAsList } from "./lists.js";
+import { MapFrame } from "./map/frame.js";
+import { onEarth } from "./map/earth.js";
+import { placeOnEarth } from "./map/reading.js";
+import { suitedView } from "./map/views.js";
 import { Opened } from "./opened.js";
 import { panel, zooms } from "./panel.js";
 import { Picture } from "./picture.js";
@@ -34,7 +39,7 @@ export class Viewer {
     if (await shownAsList(this.place, this.told, this.opened)) return;
     this.shown = new Shown(this.opened, asked, level);
     await askWhether(this.opened.array.bytesOf([this.shown.rows, this.shown.columns], MOST_ALONG), this.place);
-    await Promise.all([this.opened.labels, this.readPlanes().catch(() => {})]); // load() tells what failed
+    await Promise.all([this.opened.labels.then(() => this.findEarth()), this.readPlanes().catch(() => {})]); // load() tells what failed
     this.build();
     await this.load();
     if (this.shown.isPlotted) await this.plot();
@@ -64,6 +69,7 @@ export class Viewer {
       chosen: () => this.plot(),
       viewed: () => {
         this.shown.glass = this.picture.glass;
+        if (this.picture.frame.isGlobe) this.shown.centre = this.picture.frame.centre;
         this.keep();
       },
     });
@@ -81,14 +87,22 @@ export class Viewer {
     panel(this);
   }
 
+  // As which view it is shown: as asked for, else as suits it.
+  view() {
+    if (!this.earth) return "stored";
+    return this.shown.view ?? (this.earth.isPlain ? "stored" : suitedView(this.opened.earth, this.earth.extent));
+  }
+
   isMap() {
     const { coordinates } = this.opened;
+    if (this.view() !== "stored") return true;
     return Boolean(coordinates[this.shown.rows]?.isLatitude && coordinates[this.shown.columns]?.isLongitude);
   }
 
   changedAxes() {
     this.shown.low = this.shown.high = undefined;
-    this.shown.glass = this.picture.glass = { zoom: 1, x: 0.5, y: 0.5 };
+    this.shown.glass = this.picture.glass = WHOLE;
+    this.shown.view = this.shown.centre = undefined;
     this.leave();
     panel(this);
     this.load();
@@ -140,10 +154,24 @@ export class Viewer {
     return Promise.all((inColour ? [0, 1, 2] : [null]).map(one));
   }
 
+  // Where the plane is on earth, read once for all planes of the same place; that it cannot be read is
+  // no reason to show nothing.
+  async findEarth() {
+    const { rows, columns } = this.shown;
+    const windows = this.windows();
+    const key = JSON.stringify([this.opened.path, rows, columns, windows]);
+    if (key === this.earthKey) return;
+    this.earth = await placeOnEarth(this.store, this.opened, { rows, columns }, windows).catch((error) => {
+      this.opened.problems.push(`Where it is on earth could not be read: ${error.message}`);
+      return null;
+    });
+    this.earthKey = key;
+  }
+
   async loadOnce() {
     const { rows, columns } = this.shown;
     const windows = this.windows();
-    const planes = await this.readPlanes();
+    const [planes] = await Promise.all([this.readPlanes(), this.findEarth()]);
     if (rows !== this.shown.rows || columns !== this.shown.columns) return;
     const [{ height, width }] = planes;
     this.planes = planes.map(({ values }) => values);
@@ -163,16 +191,31 @@ export class Viewer {
     const { coordinates, dims } = this.opened;
     const [up, across] = [coordinates[rows], coordinates[columns]];
     const [row, column] = this.origin;
-    const frame = new Frame({ rows: this.height, columns: this.width, up, across, isStretched: this.shown.isStretched });
-    const overlay = this.shown.coasts && this.isMap() ? (context) => this.drawCoasts(context, up, across) : undefined;
     const point = this.shown.point;
     const within = point && point[rows] >= row && point[rows] < row + this.height && point[columns] >= column && point[columns] < column + this.width;
     this.picture.cursor = within ? [point[rows] - row, point[columns] - column] : undefined;
+    this.picture.glass = this.shown.glass;
+    const view = this.view();
+    if (view !== "stored") {
+      const axes = view === "flat" ? { across: new AxisOfMap("degrees_east", "longitude"), up: new AxisOfMap("degrees_north", "latitude") } : {};
+      return this.picture.show(this.mapFrame(view), axes);
+    }
+    const isSouthFirst = this.earth && !this.earth.isPlain ? this.earth.isSouthFirst : undefined;
+    const frame = new Frame({ rows: this.height, columns: this.width, up, across, isStretched: this.shown.isStretched, isSouthFirst });
+    const overlay = this.shown.coasts && this.isMap() ? (context) => this.drawCoasts(context, up, across) : undefined;
     this.picture.show(frame, {
       across: new AxisOfPicture(across, dims[columns], column, this.width),
       up: new AxisOfPicture(up, dims[rows], row, this.height),
       overlay,
     });
+  }
+
+  // Made anew only if it is another one: sliders change values, not places.
+  mapFrame(view) {
+    const { centre, coasts } = this.shown;
+    const last = this.picture.frame;
+    if (last?.earth === this.earth && last.name === view && (centre || !last.isGlobe)) return Object.assign(last, { hasCoasts: coasts });
+    return new MapFrame({ earth: this.earth, view, centre, hasCoasts: coasts });
   }
 
   drawCoasts(context, up, across) {
@@ -191,6 +234,7 @@ export class Viewer {
     Object.assign(this.shown, change);
     this.arrange();
     this.picture.draw();
+    panel(this);
     this.keep();
   }
 
@@ -242,6 +286,7 @@ export class Viewer {
     const place = dims
       .map((dim, axis) => (this.shown.inColour && axis === this.shown.bands ? "" : `${dim} ${this.opened.label(axis, at[axis])}`))
       .filter(Boolean);
+    if (this.earth && !(this.opened.coordinates[this.shown.rows]?.isLatitude)) place.push(onEarth(...this.earth.at(this.picture.cursor[1] + 0.5, this.picture.cursor[0] + 0.5)));
     this.telling.tell(`${values.join(", ")} at ${place.join(", ")}`, at);
   }
 

@@ -195,7 +195,8 @@ def _served_viewer(
         return section("Values", tag("p", told))
     home = links.catalog(name)
     # What the first picture needs to know is on the page: that saves it one way to the server.
-    needed = filter(None, (path, *Level.of(group, path).coordinates))
+    level = Level.of(group, path)
+    needed = filter(None, (path, *level.coordinates, *level.located_by))
     documents = json.dumps({each: document(each) for each in needed})
     where = {"data_view": f"{home}/portable", "data_places": f"{home}/place"}
     return _viewer(group, path, data_documents=documents, **where)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any
 
+from gridref.faces.web.earth import earth_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import text_of
 
@@ -25,12 +26,15 @@ class Level:
         Its shape and dimensions.
     coordinates
         Path of the array that labels each dimension; None where there is none.
+    earth
+        Where its elements are on earth; see `earth_of`.
     """
 
     path: str
     shape: tuple[int, ...]
     dims: tuple[str, ...]
     coordinates: tuple[str | None, ...]
+    earth: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, group: VirtualGroup, path: str) -> Level:
@@ -38,12 +42,19 @@ class Level:
         array = group[path]
         assert isinstance(array, VirtualArray)
         labels = tuple(_coordinate(group, path, dim) for dim in array.dims)
-        return cls(path, array.shape, array.dims, labels)
+        return cls(path, array.shape, array.dims, labels, earth_of(group, path))
 
     def among(self, paths: Container[str]) -> Level:
         """It with only those coordinates that are there."""
         found = (path if path in paths else None for path in self.coordinates)
-        return replace(self, coordinates=tuple(found))
+        is_placed = all(each in paths for each in self.located_by)
+        return replace(self, coordinates=tuple(found), earth=self.earth if is_placed else None)
+
+    @property
+    def located_by(self) -> Sequence[str]:
+        """Paths of its latitudes and longitudes, if these are arrays of two dimensions."""
+        names = ("latitude", "longitude")
+        return [self.earth[name] for name in names if name in self.earth] if self.earth else ()
 
 
 def levels(group: VirtualGroup, path: str) -> list[Level]:
@@ -68,7 +79,8 @@ def previewed(group: VirtualGroup) -> Sequence[Level]:
     }
 
     def rank(path: str) -> tuple[bool, int]:
-        return None not in Level.of(group, path).coordinates[-2:], pictures[path].size
+        dims = pictures[path].dims[-2:]
+        return all(_named(group, path, [dim], dim) for dim in dims), pictures[path].size
 
     return levels(group, max(pictures, key=rank)) if pictures else ()
 
@@ -113,12 +125,21 @@ def _coordinate(group: VirtualGroup, path: str, dim: str) -> str | None:
     It has the dimension's name. Where there is none, it is one that ``coordinates`` names (CF, 5),
     or the only one of times: models call the time of ``time_counter`` ``time_centered``.
     """
+    array = group[path]
+    named = _named(group, path, [dim, *text_of(array.attrs, "coordinates").split()], dim)
+    return named or next(filter(None, (_times(group, each, dim) for each in _folders(path))), None)
+
+
+def _named(group: VirtualGroup, path: str, names: Sequence[str], dim: str) -> str | None:
+    """The first of these names that labels a dimension, in the array's group or one above."""
+    candidates = (f"{folder}/{name}".lstrip("/") for name in names for folder in _folders(path))
+    return next((each for each in candidates if each in group and _labels(group[each], dim)), None)
+
+
+def _folders(path: str) -> list[str]:
+    """Paths of the groups that an array is in, the innermost first."""
     above = path.split("/")[:-1]
-    folders = ["/".join(above[:depth]) for depth in range(len(above), -1, -1)]
-    named = [dim, *text_of(group[path].attrs, "coordinates").split()]
-    candidates = (f"{folder}/{name}".lstrip("/") for name in named for folder in folders)
-    found = next((each for each in candidates if each in group and _labels(group[each], dim)), None)
-    return found or next(filter(None, (_times(group, folder, dim) for folder in folders)), None)
+    return ["/".join(above[:depth]) for depth in range(len(above), -1, -1)]
 
 
 def _labels(array: VirtualArray | VirtualGroup, dim: str) -> bool:

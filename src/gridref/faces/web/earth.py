@@ -1,0 +1,185 @@
+"""Find where the elements of an array are on earth: what the viewer draws maps by.
+
+Sources: CF conventions 1.11, 4.1, 4.2 (units of degrees), 5.2 (two-dimensional coordinates),
+5.6 and appendix F (grid mappings).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.reference_systems import compass_of, text_of, wkt_of
+
+_NAMES = {
+    **dict.fromkeys(("latitude", "lat", "nav_lat", "xlat", "lats", "tlat", "geolat"), "N"),
+    **dict.fromkeys(("longitude", "lon", "nav_lon", "xlong", "lons", "tlong", "geolon"), "E"),
+}
+"""What coordinates are called that say nothing else of themselves."""
+_BESIDE = ("geolocation_fields", "geolocation fields", "geolocation_data", "geolocation")
+"""Groups of satellites' products that hold the coordinates of their neighbours."""
+_MOST_CHARACTERS = 100_000
+"""Of the text of a reference system."""
+_NAMELESS = "phony_dim_"
+"""Dimensions that HDF5 gives no names are the same if they are as long."""
+_METRES = {"km": 1e3, "kilometer": 1e3, "kilometre": 1e3, "kilometers": 1e3, "kilometres": 1e3}
+_RADIANS = {"rad": 1.0, "radian": 1.0, "radians": 1.0, "microradian": 1e-6, "microradians": 1e-6}
+
+
+def earth_of(group: VirtualGroup, path: str) -> dict[str, Any] | None:
+    """Where the elements of an array are on earth; None if only its 1-D coordinates may say it.
+
+    Parameters
+    ----------
+    group
+        The root group.
+    path
+        Path of the array.
+
+    Returns
+    -------
+    dict
+        ``dims`` of rows and columns, and one of ``latitude`` and ``longitude``, paths of arrays
+        whose last two dimensions these are; ``pole``, latitude and longitude of a rotated pole and
+        its turn; and ``projection``, a text of PROJ, with ``units``, how many metres a unit of each
+        coordinate is.
+    """
+    array = group[path]
+    assert isinstance(array, VirtualArray)
+    return _two_dimensional(group, path, array) or _mapped(group, path, array)
+
+
+# Two-dimensional latitude and longitude
+
+
+def _two_dimensional(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, Any] | None:
+    named = [_upward(group, path, name) for name in text_of(array.attrs, "coordinates").split()]
+    near = _arrays(group, (*reversed([*_near(group, path)]), *reversed(list(filter(None, named)))))
+    found: dict[str, tuple[str, VirtualArray]] = {}
+    for each, coordinate in near:
+        compass = _compass(each, coordinate)
+        if compass is not None and _covers(coordinate, array):
+            found[compass] = each, coordinate
+    if set(found) != {"N", "E"}:
+        return None
+    (latitude, north), (longitude, east) = found["N"], found["E"]
+    if north.dims != east.dims:
+        return None
+    dims = north.dims[-2:]
+    shown = dims if set(dims) <= set(array.dims) else array.dims[-2:]
+    return {"latitude": latitude, "longitude": longitude, "dims": list(shown)}
+
+
+def _arrays(group: VirtualGroup, paths: Iterable[str]) -> Iterator[tuple[str, VirtualArray]]:
+    for path in paths:
+        array = group[path]
+        if isinstance(array, VirtualArray):
+            yield path, array
+
+
+def _near(group: VirtualGroup, path: str) -> Iterator[str]:
+    """Paths of arrays in the array's group, those above, and those beside it that locate others."""
+    parts = path.split("/")[:-1]
+    for depth in range(len(parts), -1, -1):
+        folder = "/".join(parts[:depth])
+        holder = group[folder] if folder else group
+        if not isinstance(holder, VirtualGroup):
+            continue
+        below = [(name, each) for name, each in holder.groups.items() if name.lower() in _BESIDE]
+        for name in (*holder.arrays, *(f"{b}/{n}" for b, each in below for n in each.arrays)):
+            yield f"{folder}/{name}".lstrip("/")
+
+
+def _upward(group: VirtualGroup, path: str, name: str) -> str | None:
+    """Path of the array of a name in the array's group or one above."""
+    parts = path.split("/")[:-1]
+    candidates = ("/".join([*parts[:depth], name]) for depth in range(len(parts), -1, -1))
+    found = (each for each in candidates if each in group and isinstance(group[each], VirtualArray))
+    return next(found, None)
+
+
+def _compass(path: str, array: VirtualArray) -> str | None:
+    named = {"latitude": "N", "longitude": "E"}.get(text_of(array.attrs, "standard_name"))
+    return named or compass_of(array.attrs) or _NAMES.get(path.rpartition("/")[2].lower())
+
+
+def _covers(coordinate: VirtualArray, array: VirtualArray) -> bool:
+    if coordinate.dtype.kind not in "iuf":
+        return False
+    dims = coordinate.dims[-2:]
+    if coordinate.ndim not in (2, 3) or len(set(dims)) != 2:
+        return False
+    nameless = all(dim.startswith(_NAMELESS) for dim in (*dims, *array.dims[-2:]))
+    return set(dims) <= set(array.dims) or (nameless and coordinate.shape == array.shape[-2:])
+
+
+# Grid mappings
+
+
+def _mapped(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, Any] | None:
+    name = text_of(array.attrs, "grid_mapping").split(":")[0].strip()
+    found = _upward(group, path, name) if name else None
+    if found is None:
+        return None
+    attrs, dims = group[found].attrs, list(array.dims[-2:])
+    if text_of(attrs, "grid_mapping_name") == "rotated_latitude_longitude":
+        return _rotated(attrs, dims)
+    wkt = wkt_of(attrs)
+    text = _projection(wkt or _frozen(attrs)) if len(wkt) < _MOST_CHARACTERS else None
+    if text is None:
+        return None
+    height = float(_number(attrs, "perspective_point_height") or 1)
+    units = [_size(group, path, dim, height) for dim in dims]
+    return {"projection": text, "units": units, "dims": dims}
+
+
+def _rotated(attrs: Mapping[str, Any], dims: list[str]) -> dict[str, Any] | None:
+    names = ("grid_north_pole_latitude", "grid_north_pole_longitude", "north_pole_grid_longitude")
+    pole = [_number(attrs, name) for name in names]
+    return None if None in pole[:2] else {"pole": [pole[0], pole[1], pole[2] or 0.0], "dims": dims}
+
+
+def _number(attrs: Mapping[str, Any], name: str) -> float | None:
+    try:
+        return float(attrs[name])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _frozen(attrs: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """The attributes that a grid mapping may be made of: texts and numbers."""
+    plain = {
+        name: getattr(value, "tolist", lambda value=value: value)() for name, value in attrs.items()
+    }
+    kept = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in plain.items()
+        if isinstance(value, str | int | float | list | tuple)
+        and len(str(value)) < _MOST_CHARACTERS
+    }
+    return tuple(sorted(kept.items()))
+
+
+@lru_cache(maxsize=256)
+def _projection(system: str | tuple[tuple[str, Any], ...]) -> str | None:
+    """A projected reference system as a text of PROJ; None where there is none."""
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such texts say less than WKT, and enough here
+            crs = CRS.from_wkt(system) if isinstance(system, str) else CRS.from_cf(dict(system))
+            return crs.to_proj4() or None if crs.is_projected else None
+    except (CRSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _size(group: VirtualGroup, path: str, dim: str, height: float) -> float:
+    """Metres of a unit of a coordinate; angles are those of a satellite that looks down."""
+    found = _upward(group, path, dim)
+    units = text_of(group[found].attrs, "units").strip().lower() if found else ""
+    return _RADIANS[units] * height if units in _RADIANS else _METRES.get(units, 1.0)

@@ -1,0 +1,143 @@
+"""Where arrays are on earth: what their coordinates and grid mappings say, by pyproj."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pyproj import CRS, Transformer
+
+from gridref.faces.web.earth import earth_of
+from gridref.model.array import VirtualArray, VirtualGroup
+
+PLANE = np.zeros((3, 4), "f4")
+
+
+def of(values: Any, *dims: str, **attrs: Any) -> VirtualArray:
+    return VirtualArray.from_numpy(np.asarray(values), dims, attrs)
+
+
+def test_coordinates_that_are_named_come_first() -> None:
+    group = VirtualGroup(
+        {
+            "a": of(PLANE, "y", "x", coordinates="tlat tlon"),
+            "tlat": of(PLANE, "y", "x", units="degrees_north"),
+            "tlon": of(PLANE, "y", "x", units="degrees_east"),
+            "ulat": of(PLANE, "y", "x", standard_name="latitude"),
+            "ulon": of(PLANE, "y", "x", standard_name="longitude"),
+        }
+    )
+    named = {"latitude": "tlat", "longitude": "tlon", "dims": ["y", "x"]}
+    assert earth_of(group, "a") == named
+
+
+def test_coordinates_are_found_where_products_put_them() -> None:
+    geolocation = VirtualGroup(
+        {
+            "Latitude": of(PLANE, "line", "pixel", units="deg"),
+            "Longitude": of(PLANE, "line", "pixel", units="deg"),
+        }
+    )
+    fields = VirtualGroup(
+        {
+            "v": of(np.zeros((3, 4, 2)), "line", "pixel", "band"),
+            "w": of(np.zeros((5, 2)), "level", "band"),
+        }
+    )
+    swath = VirtualGroup({}, {"Geolocation Fields": geolocation, "Data Fields": fields})
+    group = VirtualGroup({}, {"S": swath})
+    assert earth_of(group, "S/Data Fields/v") == {
+        "latitude": "S/Geolocation Fields/Latitude",
+        "longitude": "S/Geolocation Fields/Longitude",
+        "dims": ["line", "pixel"],
+    }
+    assert earth_of(group, "S/Data Fields/w") is None
+
+
+def test_dimensions_without_names_are_those_that_are_as_long() -> None:
+    dims = [f"phony_dim_{number}" for number in range(4)]
+    arrays = {
+        "lat": of(PLANE, dims[0], dims[1]),
+        "lon": of(PLANE, dims[0], dims[1]),
+        "a": of(PLANE, dims[2], dims[3]),
+        "b": of(PLANE.T, dims[3], dims[2]),
+    }
+    group = VirtualGroup(arrays)
+    assert earth_of(group, "a") == {"latitude": "lat", "longitude": "lon", "dims": dims[2:]}
+    assert earth_of(group, "b") is None
+
+
+def test_a_rotated_pole() -> None:
+    pole = {
+        "grid_mapping_name": "rotated_latitude_longitude",
+        "grid_north_pole_latitude": 39.25,
+        "grid_north_pole_longitude": np.float32(-162),
+    }
+    group = VirtualGroup({"a": of(PLANE, "y", "x", grid_mapping="rp"), "rp": of(0, **pole)})
+    assert earth_of(group, "a") == {"pole": [39.25, -162.0, 0.0], "dims": ["y", "x"]}
+
+
+@pytest.mark.parametrize("code", [32633, 3035, 3031, 3413, 3857, 5070, 6933, 2154, 27700])
+@pytest.mark.parametrize("as_wkt", [True, False])
+def test_projections_are_what_their_attributes_say(code: int, as_wkt: bool) -> None:
+    crs = CRS.from_epsg(code)
+    attrs = {"crs_wkt": crs.to_wkt()} if as_wkt else crs.to_cf()
+    kept = {name: value for name, value in attrs.items() if as_wkt or name != "crs_wkt"}
+    if not as_wkt and "grid_mapping_name" not in kept:
+        pytest.skip("CF has no such grid mapping")
+    arrays = {
+        "a": of(PLANE, "y", "x", grid_mapping="crs"),
+        "y": of([1.0, 2, 3], "y", units="km"),
+        "crs": of(0, **kept),
+    }
+    found = earth_of(VirtualGroup(arrays), "a")
+    assert found is not None
+    assert found["units"] == [1e3, 1.0]
+    x, y = crs.area_of_use.bounds[0], crs.area_of_use.bounds[1]
+    middle = ((x + crs.area_of_use.bounds[2]) / 2, (y + crs.area_of_use.bounds[3]) / 2)
+    expected = Transformer.from_crs(crs.geodetic_crs, crs, always_xy=True).transform(*middle)
+    shown = CRS.from_proj4(found["projection"])
+    placed = Transformer.from_crs(shown.geodetic_crs, shown, always_xy=True).transform(*middle)
+    np.testing.assert_allclose(placed, expected, atol=1)
+
+
+def test_what_a_satellite_sees_is_counted_in_angles() -> None:
+    height = 35786023.0
+    mapping = {
+        "grid_mapping_name": "geostationary",
+        "perspective_point_height": height,
+        "semi_major_axis": 6378137.0,
+        "semi_minor_axis": 6356752.31414,
+        "longitude_of_projection_origin": -75.0,
+        "latitude_of_projection_origin": 0.0,
+        "sweep_angle_axis": "x",
+    }
+    arrays = {
+        "a": of(PLANE, "y", "x", grid_mapping="g"),
+        "y": of([1.0, 2, 3], "y", units="rad"),
+        "x": of([1.0, 2, 3, 4], "x", units="microradian"),
+        "g": of(0, **mapping),
+    }
+    found = earth_of(VirtualGroup(arrays), "a")
+    assert found is not None
+    assert found["units"] == [height, height * 1e-6]
+    assert "+proj=geos" in found["projection"]
+    assert "+sweep=x" in found["projection"]
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"crs_wkt": "nonsense"},
+        {"crs_wkt": 3},
+        {"grid_mapping_name": "martian"},
+        {"grid_mapping_name": "mercator", "standard_parallel": "north"},
+        {"grid_mapping_name": "rotated_latitude_longitude", "grid_north_pole_latitude": "x"},
+        {"grid_mapping_name": "latitude_longitude"},
+        {},
+    ],
+)
+def test_mappings_that_say_nothing(mapping: dict[str, Any]) -> None:
+    group = VirtualGroup({"a": of(PLANE, "y", "x", grid_mapping="m"), "m": of(0, **mapping)})
+    assert earth_of(group, "a") is None
