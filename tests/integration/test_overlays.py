@@ -413,12 +413,12 @@ def test_verify_compares_overlays_with_files(cube: Cube) -> None:
 
 def test_verify_finds_values_that_differ(cube: Cube, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sheet that is whole, with checksums, and wrong."""
-    encode = writer.encode_chunk
+    encode = writer.encode_bytes_codecs
 
-    def wrong(values: NDArray[Any], codecs: Any) -> bytes:
-        return encode(values + 1 if values.dtype == "f4" else values, codecs)
+    def wrong(elements: Any, codecs: Any) -> bytes:
+        return encode((np.frombuffer(elements, "<f4") + 1).tobytes(), codecs)
 
-    monkeypatch.setattr(writer, "encode_chunk", wrong)
+    monkeypatch.setattr(writer, "encode_bytes_codecs", wrong)
     cube.open().rechunk("tas", SERIES)
     monkeypatch.undo()
     (first, *_) = cube.open().verify(all=True).differences
