@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, override
 
 ENDLESS_BYTES = 2**30
@@ -142,6 +143,14 @@ class Site:
     _second: tuple[int, int] = (0, 0)
     _n_there: int = 0
     _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Site:
+        """What serves a folder under its name, and lists nothing."""
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        return cls(
+            {f"/{folder.name}/{path.relative_to(folder)}": path.read_bytes() for path in paths}
+        )
 
     def is_too_much(self) -> bool:
         """Whether one more request is more than may come within a second."""

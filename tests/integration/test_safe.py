@@ -127,12 +127,7 @@ def test_folders_of_tiles_that_overlap_are_refused(tmp_path: Path) -> None:
 
 def test_a_product_on_a_server(tmp_path: Path) -> None:
     product = write_product(tmp_path, bands=FEW)
-    files = {
-        f"/{path.relative_to(tmp_path).as_posix()}": path.read_bytes()
-        for path in product.rglob("*")
-        if path.is_file()
-    }
-    with serving(Site(files)) as site:
+    with serving(Site.of_folder(product)) as site:
         group = gridref.scan(f"{site.url}/{product.name}")
         assert len(site.requests) == group.report.n_requests
         values = group["20m/SCL"][...]

@@ -36,12 +36,6 @@ from tests.shared_data import shared_files
 XYZ = ("x", "y", "z")
 
 
-def site_of(folder: Path) -> Site:
-    """A server that lists no folders."""
-    paths = [path for path in folder.rglob("*") if path.is_file()]
-    return Site({f"/{folder.name}/{path.relative_to(folder)}": path.read_bytes() for path in paths})
-
-
 def scales(group: VirtualGroup) -> list[tuple[str, list[float], list[float]]]:
     """Path, voxel size and place of each level that ``ome`` lists."""
     (image,) = group.attrs["ome"]["multiscales"]
@@ -298,7 +292,7 @@ def test_a_server_that_lists_nothing(tmp_path: Path, stated: str) -> None:
     }[stated]
     write_attributes(tmp_path / "a.n5", **attrs)
     pyramid(tmp_path / "a.n5", [(10, 8, 6), (5, 4, 3)])
-    with serving(site_of(tmp_path / "a.n5")) as site:
+    with serving(Site.of_folder(tmp_path / "a.n5")) as site:
         group = gridref.scan(f"{site.url}/a.n5")
         assert set(group.arrays) == {"s0", "s1"}
         for name, array in group.arrays.items():
@@ -309,7 +303,7 @@ def test_a_server_that_lists_nothing_and_no_names(tmp_path: Path) -> None:
     write_attributes(tmp_path / "a.n5", n5="2.0.0")
     write_dataset(tmp_path / "a.n5" / "somewhere", numbers("uint8"))
     with (
-        serving(site_of(tmp_path / "a.n5")) as site,
+        serving(Site.of_folder(tmp_path / "a.n5")) as site,
         pytest.raises(SourceFormatError, match="lists no folders") as caught,
     ):
         gridref.scan(f"{site.url}/a.n5")
@@ -319,7 +313,7 @@ def test_a_server_that_lists_nothing_and_no_names(tmp_path: Path) -> None:
 def test_a_dataset_by_its_attributes(tmp_path: Path) -> None:
     write_attributes(tmp_path / "a", n5="2.0.0")
     path = write_dataset(tmp_path / "a" / "em" / "raw", numbers("uint8"))
-    with serving(site_of(tmp_path / "a")) as site:
+    with serving(Site.of_folder(tmp_path / "a")) as site:
         for address in (f"{site.url}/a/em/raw/attributes.json", path / "attributes.json"):
             group = gridref.scan(address)
             assert list(group.arrays) == ["raw"]
@@ -329,7 +323,7 @@ def test_a_dataset_by_its_attributes(tmp_path: Path) -> None:
 def test_a_server_that_lists_folders(tmp_path: Path) -> None:
     write_attributes(tmp_path / "a.n5", n5="2.0.0")
     write_dataset(tmp_path / "a.n5" / "somewhere", numbers("uint8"))
-    site = site_of(tmp_path / "a.n5")
+    site = Site.of_folder(tmp_path / "a.n5")
     site.files["/a.n5"] = b'<html><a href="somewhere/">somewhere/</a></html>'
     site.files["/a.n5/"] = site.files["/a.n5"]
     with serving(site):
@@ -341,7 +335,7 @@ def test_one_request_for_each_block_that_is_read(tmp_path: Path) -> None:
     write_attributes(tmp_path / "a.n5", n5="2.0.0")
     values = numbers("uint8") + np.uint8(1)
     write_dataset(tmp_path / "a.n5" / "s0", values)
-    with serving(site_of(tmp_path / "a.n5")) as site:
+    with serving(Site.of_folder(tmp_path / "a.n5")) as site:
         array = gridref.scan(f"{site.url}/a.n5").arrays["s0"]
         site.requests.clear()
         np.testing.assert_array_equal(array[:5, 0, 0], values[:5, 0, 0])

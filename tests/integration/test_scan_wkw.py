@@ -30,12 +30,6 @@ DIMS = ("c", "x", "y", "z")
 ORIGIN = (0, 0, 0)
 
 
-def site_of(folder: Path) -> Site:
-    """A server that lists no folders."""
-    paths = [path for path in folder.rglob("*") if path.is_file()]
-    return Site({f"/{folder.name}/{path.relative_to(folder)}": path.read_bytes() for path in paths})
-
-
 def layer(path: Path, *mags: Any, name: str = "color", **more: Any) -> dict[str, Any]:
     """A layer of 27 x 16 x 15 voxels from (16, 0, 0) on, in these magnifications."""
     for mag in mags:
@@ -181,7 +175,7 @@ def test_a_magnification_in_a_folder_with_its_long_name(tmp_path: Path) -> None:
 
 def test_a_dataset_on_a_server_that_lists_nothing(tmp_path: Path) -> None:
     write_properties(tmp_path / "fly", [layer(tmp_path / "fly", (1, 1, 1))], scale=[1, 1, 1])
-    with serving(site_of(tmp_path / "fly")) as site:
+    with serving(Site.of_folder(tmp_path / "fly")) as site:
         group = gridref.scan(f"{site.url}/fly/datasource-properties.json")
         array = group["color/1"]
         expected = read_mag(tmp_path / "fly" / "color" / "1", (16, 0, 0), (43, 16, 15))
