@@ -66,8 +66,8 @@ def make_catalog(folder: Path) -> Path:
 
 
 def read_all(catalog: Path) -> Values:
-    """All values of all arrays."""
-    group, reader = gridref.open_catalog(catalog), reader_for()
+    """All values of all arrays, from an overlay where there is one."""
+    group, reader = gridref.open_catalog(catalog, overlay=0), reader_for()
     return {name: np.asarray(reader.read(array, ...)) for name, array in group.arrays.items()}
 
 

@@ -76,7 +76,7 @@ class MemberAttack:
 
 
 def make_catalogs(folder: Path) -> list[Path]:
-    """Catalogs that have all members among them: parts, tags, groups, checksums, statistics.
+    """Catalogs that have all members among them: parts, tags, groups, statistics, overlays.
 
     The second has been appended to; `new.nc` beside it fits, too.
     """
@@ -97,7 +97,11 @@ def make_catalogs(folder: Path) -> list[Path]:
                          tile=(16, 16), compression="deflate")  # fmt: skip
     images = folder / "images.gridref"
     gridref.build([folder / "0.tif", folder / "1.tif"], images, "name:{band:d}.tif")
-    return [*made, images]
+    layered = folder / "layered.gridref"
+    gridref.build([folder / "usual/0.nc", folder / "usual/1.nc"], layered, "time")
+    catalog = gridref.open_catalog(layered).rechunk("a", {"time": -1})
+    catalog.rechunk("b", {"time": 4}, where={"time": slice(3, 15)}, codec="blosc")
+    return [*made, images, layered]
 
 
 def _grown(path: Path, number: int) -> Path:
@@ -176,7 +180,7 @@ def _corner(shape: tuple[int, ...], n_bytes: int) -> Any:
 
 def _read(catalog: Path) -> None:
     reader = Reader(SourcePool(), n_threads=1)
-    for path, array in gridref.open_catalog(catalog).all_arrays().items():
+    for path, array in gridref.open_catalog(catalog, overlay=0).all_arrays().items():
         reader.read(array, _corner(array.shape, array.nbytes), name=path)
 
 

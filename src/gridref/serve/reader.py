@@ -624,8 +624,8 @@ def _warn_not_used(overlay: Overlay, error: GridrefError) -> None:
     if overlay.id not in _warned:
         _warned.add(overlay.id)
         warnings.warn(
-            f"overlay {overlay.id} cannot be read, and the files were read instead:"
-            f" {type(error).__name__}: {error}",
+            f"overlay {overlay.id} cannot be read, and the files were read instead; drop it, and"
+            f" write it again ({type(error).__name__}: {error})",
             OverlayNotUsedWarning,
             stacklevel=4,
         )
