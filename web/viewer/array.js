@@ -8,8 +8,8 @@ function opened(store, path) {
   return store.array?.(path) ?? zarr.open.v3(zarr.root(store.under(path)), { kind: "array" });
 }
 
-function read(array, selection) {
-  return array.read?.(selection) ?? zarr.get(array, selection);
+function read(array, selection, signal) {
+  return array.read?.(selection) ?? zarr.get(array, selection, { signal });
 }
 
 export class ShownArray {
@@ -42,13 +42,13 @@ export class ShownArray {
   }
 
   // Values along some axes, at one place along the others: C order in the order of `axes`.
-  async values(axes, at, windows = {}) {
+  async values(axes, at, windows = {}, signal = undefined) {
     const selection = this.shape.map((length, axis) => {
       if (!axes.includes(axis)) return at[axis];
       const [start, stop] = windows[axis] ?? [0, length];
       return zarr.slice(start, stop);
     });
-    const { data: stored, shape, stride } = await read(this.array, selection);
+    const { data: stored, shape, stride } = await read(this.array, selection, signal);
     const data = "get" in stored ? Array.from(stored) : stored; // of booleans and texts
     const order = [...axes].sort((a, b) => a - b);
     const steps = axes.map((axis) => stride[order.indexOf(axis)]);
@@ -56,8 +56,8 @@ export class ShownArray {
     return { data, lengths, steps };
   }
 
-  async plane(rows, columns, at, windows) {
-    const { data, lengths, steps } = await this.values([rows, columns], at, windows);
+  async plane(rows, columns, at, windows, signal) {
+    const { data, lengths, steps } = await this.values([rows, columns], at, windows, signal);
     const [height, width] = lengths;
     const found = new Float64Array(height * width);
     for (let row = 0; row < height; row++) {

@@ -25,16 +25,34 @@ export function button(words, act, label) {
   return element("button", { type: "button", onclick: act, "aria-label": label }, words);
 }
 
-// A slider over `most` + 1 steps, with what each is called.
-export function slider({ name, words, value, most, label, act }) {
+const PLAY_MS = 120; // at least, from step to step
+
+// A slider over `most` + 1 steps, with what each is called, buttons that step, and one that plays; `act`
+// takes a step and is done when it is shown.
+export function slider({ name, value, most, label, act }) {
   const shown = element("span", { class: "at" }, label(value));
   const slide = element("input", { type: "range", min: 0, max: most, value, name, "aria-valuetext": label(value) });
+  let isPlaying = false;
   const set = (chosen) => {
     slide.value = chosen;
     shown.textContent = label(chosen);
     slide.setAttribute("aria-valuetext", label(chosen));
-    act(chosen);
+    return act(chosen);
+  };
+  const step = (by) => set((Number(slide.value) + by + most + 1) % (most + 1));
+  const play = async ({ currentTarget: pressed }) => {
+    isPlaying = !isPlaying;
+    pressed.setAttribute("aria-pressed", String(isPlaying));
+    pressed.textContent = isPlaying ? "⏸" : "▶";
+    while (isPlaying && pressed.isConnected) {
+      await Promise.all([step(1), new Promise((go) => setTimeout(go, PLAY_MS))]);
+    }
   };
   slide.addEventListener("input", () => set(Number(slide.value)));
-  return { place: element("label", { class: "slide" }, `${words}: `, shown, slide), set };
+  const buttons = [
+    button("‹", () => step(-1), `Previous ${name}`),
+    button("›", () => step(1), `Next ${name}`),
+    element("button", { type: "button", onclick: play, "aria-label": `Play ${name}`, "aria-pressed": "false" }, "▶"),
+  ];
+  return element("div", { class: "slide" }, element("label", {}, `${name}: `, shown, slide), element("span", { class: "buttons" }, ...buttons));
 }

@@ -6,7 +6,7 @@ import { shortest, unitsInWords } from "./numbers.js";
 const METRES = { m: 1, meter: 1, metre: 1, meters: 1, metres: 1, km: 1e3, mm: 1e-3, micrometer: 1e-6, micrometre: 1e-6, um: 1e-6, µm: 1e-6, nm: 1e-9, nanometer: 1e-9, nanometre: 1e-9 };
 const PRESSURE = /^(pa|hpa|kpa|mbar|millibars?|bar|dbar|decibars?)$/i;
 
-const DEGREES = [90, 60, 45, 30, 20, 15, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001]; // between ticks on earth
+const DEGREES = [360, 180, 120, 90, 60, 45, 30, 20, 15, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001]; // between ticks on earth
 
 export function multiples(low, high, step) {
   const first = Math.ceil(low / step);
@@ -71,7 +71,7 @@ export class Coordinate {
     if (step) return multiples(low, high, step).map((value) => [value, this.words(value)]);
     const scale = scaleLinear().domain([low, high]);
     const format = scale.tickFormat(n);
-    return scale.ticks(n).map((value) => [value, format(value)]);
+    return scale.ticks(n).map((value) => [value, isOnEarth ? this.words(value) : format(value)]);
   }
 
   heading() {

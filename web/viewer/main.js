@@ -1,5 +1,6 @@
 // Where the viewer goes on a page, and small pictures on the list of catalogs.
 import "uplot/dist/uPlot.min.css";
+import { button } from "./controls.js";
 import { element } from "./dom.js";
 import { preview } from "./preview.js";
 import { Viewer } from "./viewer.js";
@@ -17,9 +18,10 @@ const sight = new IntersectionObserver((entries) => {
 for (const canvas of document.querySelectorAll(".preview")) sight.observe(canvas);
 
 const place = document.getElementById("viewer");
-if (place) {
+const begin = () =>
   new Viewer(place).start().catch((error) => {
-    place.replaceChildren(element("p", { class: "problem", role: "alert" }, `This could not be read: ${error.message}`));
+    const words = element("p", { class: "problem", role: "alert" }, `This could not be read: ${error.message}`);
+    place.replaceChildren(words, button("Try again", begin));
     place.dataset.ready = "failed";
   });
-}
+if (place) begin();

@@ -18,18 +18,17 @@ function sliders(viewer) {
   const { opened, shown } = viewer;
   const through = shown.hiddenAxes().filter((axis) => opened.shape[axis] > 1);
   const wide = [shown.rows, shown.columns].filter((axis) => opened.shape[axis] > MOST_ALONG);
-  const made = [
+  return [
     ...through.map((axis) => [axis, "", opened.shape[axis] - 1, shown.at]),
     ...wide.map((axis) => [axis, "from ", opened.shape[axis] - MOST_ALONG, shown.windows]),
   ].map(([axis, prefix, most, places]) => {
     const name = `${prefix}${opened.dims[axis]}`;
     const act = (value) => {
       places[axis] = value;
-      viewer.load();
+      return viewer.load();
     };
-    return slider({ name, words: name, value: Math.min(places[axis] ?? 0, most), most, label: (i) => opened.label(axis, i), act });
+    return slider({ name, value: Math.min(places[axis] ?? 0, most), most, label: (i) => opened.label(axis, i), act });
   });
-  return made.map(({ place }) => place);
 }
 
 export function zooms(viewer) {

@@ -32,16 +32,19 @@ export class Store {
     return this.asked(key, { range: wanted }, options);
   }
 
-  asked(key, headers, { signal } = {}) {
+  // What others asked for already is not asked for again, unless they gave it up.
+  async asked(key, headers, { signal } = {}) {
     const name = `${key} ${headers.range ?? ""}`;
     const known = this.kept.get(name);
-    if (known) return known;
+    if (known) return known.catch((error) => (error.name === "AbortError" && !signal?.aborted ? this.asked(key, headers, { signal }) : Promise.reject(error)));
     const answer = this.fetched(key, headers, signal);
     this.kept.set(name, answer);
-    answer.then(
-      (bytes) => this.count(bytes),
-      () => this.kept.delete(name),
-    );
+    const forget = () => this.kept.get(name) === answer && this.kept.delete(name);
+    signal?.addEventListener("abort", forget, { once: true });
+    answer.then((bytes) => {
+      signal?.removeEventListener("abort", forget);
+      this.count(bytes);
+    }, forget);
     return answer;
   }
 
@@ -56,6 +59,8 @@ export class Store {
     const response = await fetch(this.address + key, {
       headers: { accept: "application/octet-stream, application/json", ...headers },
       signal,
+    }).catch((error) => {
+      throw error.name === "AbortError" ? error : new Error("the server does not answer: is it still running, and this device online?");
     });
     if (response.status === 404) return undefined; // a missing chunk: it reads as fill value
     if (!response.ok) throw new Error(await reason(response));

@@ -3,10 +3,12 @@ import { askWhether } from "./asking.js";
 import { AxisOfMap, AxisOfPicture } from "./axes.js";
 import { drawCoasts } from "./coast.js";
 import { coloured, fitted } from "./colouring.js";
+import { button } from "./controls.js";
 import { element } from "./dom.js";
 import { Frame } from "./frame.js";
 import { WHOLE } from "./glass.js";
 import { notes, shownAsList } from "./lists.js";
+import { Loading } from "./loading.js";
 import { MapFrame } from "./map/frame.js";
 import { onEarth } from "./map/earth.js";
 import { placeOnEarth } from "./map/reading.js";
@@ -29,6 +31,7 @@ export class Viewer {
     this.pictures = 0;
     const { view, chunks, documents } = place.dataset;
     this.store = chunks ? new PublishedStore(chunks) : new Store(view, JSON.parse(documents));
+    this.loading = new Loading((signal) => this.loadOnce(signal), (error) => this.failed(error));
     this.telling = new Telling((words) => this.say(words), (at) => this.placeOf(at));
   }
 
@@ -56,7 +59,9 @@ export class Viewer {
   }
 
   failed(error) {
-    this.say(`This could not be read: ${error.message}`);
+    this.telling.stop();
+    const again = button("Try again", () => this.load());
+    this.told.replaceChildren(`This could not be read: ${error.message} `, again);
     this.place.dataset.ready = "failed";
   }
 
@@ -65,7 +70,10 @@ export class Viewer {
   build() {
     const label = `Picture of ${this.opened.path}: arrow keys move, Enter plots the series through a point`;
     this.picture = new Picture(label, {
-      told: () => this.tell(),
+      told: () => {
+        this.shown.point = this.elementAt();
+        this.tell();
+      },
       chosen: () => this.plot(),
       viewed: () => {
         this.shown.glass = this.picture.glass;
@@ -125,22 +133,9 @@ export class Viewer {
 
   // ---- values
 
-  // Reads what is asked for now; of sliders that move on meanwhile, the last place only.
-  async load() {
-    this.wanted = true;
+  load() {
     this.isStale = true;
-    if (this.loading) return;
-    this.loading = true;
-    try {
-      while (this.wanted) {
-        this.wanted = false;
-        await this.loadOnce();
-      }
-    } catch (error) {
-      this.failed(error);
-    } finally {
-      this.loading = false;
-    }
+    return this.loading.wish();
   }
 
   windows() {
@@ -148,9 +143,9 @@ export class Viewer {
     return Object.fromEntries([rows, columns].map((axis) => [axis, this.shown.window(axis, this.opened.shape[axis])]));
   }
 
-  readPlanes() {
-    const { rows, columns, at, bands, inColour } = this.shown;
-    const one = (band) => this.opened.array.plane(rows, columns, at.map((place, axis) => (axis === bands && band !== null ? band : place)), this.windows());
+  readPlanes(signal, at = this.shown.at) {
+    const { rows, columns, bands, inColour } = this.shown;
+    const one = (band) => this.opened.array.plane(rows, columns, at.map((place, axis) => (axis === bands && band !== null ? band : place)), this.windows(), signal);
     return Promise.all((inColour ? [0, 1, 2] : [null]).map(one));
   }
 
@@ -168,21 +163,33 @@ export class Viewer {
     this.earthKey = key;
   }
 
-  async loadOnce() {
+  // Asks for the plane that comes next, where a slider moves on as it just did; that it fails is told
+  // when it is shown.
+  async readAhead() {
+    const { at } = this.shown;
+    const steps = at.map((place, axis) => Math.sign(place - (this.lastAt?.[axis] ?? place)));
+    this.lastAt = [...at];
+    const next = at.map((place, axis) => Math.min(this.opened.shape[axis] - 1, Math.max(0, place + steps[axis])));
+    if (next.some((place, axis) => place !== at[axis])) await this.readPlanes(undefined, next).catch(() => {});
+  }
+
+  async loadOnce(signal) {
     const { rows, columns } = this.shown;
     const windows = this.windows();
-    const [planes] = await Promise.all([this.readPlanes(), this.findEarth()]);
+    const [planes] = await Promise.all([this.readPlanes(signal), this.findEarth()]);
     if (rows !== this.shown.rows || columns !== this.shown.columns) return;
     const [{ height, width }] = planes;
     this.planes = planes.map(({ values }) => values);
     this.words = planes.map(({ words }) => words);
+    if (this.place.dataset.ready === "failed") this.say("");
     Object.assign(this, { height, width, origin: [windows[rows][0], windows[columns][0]] });
-    this.isStale = this.wanted;
+    this.isStale = this.loading.isWished;
     this.arrange();
     this.repaint();
     this.pictures += 1;
     this.place.dataset.ready = String(this.pictures);
     if (this.picture.cursor) this.tell();
+    if (!this.isStale) this.readAhead();
   }
 
   // Where the elements of the plane go, and what is around them.
