@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -96,15 +97,17 @@ def cube(folder: Path, n_maps: int) -> None:
 
 def timed(python: str, script: str, *arguments: object) -> tuple[float, float, str]:
     """Seconds, most memory in GB, and output of a script in a process of its own."""
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [python, "-c", script + PEAK, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - begun
+    seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if done.returncode:
         return seconds, float("nan"), (done.stderr.strip().splitlines() or ["killed"])[-1][:60]
     peak = re.search(r"peak (\d+)", done.stdout)
     assert peak is not None
-    return seconds, int(peak[1]) * 1024 / 1e9, done.stdout.partition("peak")[0].strip()
+    told = f"{worked:.1f} s of the processor {done.stdout.partition('peak')[0].strip()}"
+    return seconds, int(peak[1]) * 1024 / 1e9, told
 
 
 def main() -> None:
@@ -130,7 +133,7 @@ def main() -> None:
             for way, (python, script, source) in ways.items():
                 target = folder / "copy.zarr"
                 seconds, peak, told = timed(python, script, source, target, asked.memory, *chunks)
-                print(f"  {way:16} {seconds:6.1f} s, {peak:.2f} GB {told}", flush=True)
+                print(f"  {way:16} {seconds:6.1f} s, {peak:.2f} GB, {told}", flush=True)
                 for each in folder.glob("copy.zarr*"):
                     shutil.rmtree(each)
 

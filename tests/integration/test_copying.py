@@ -424,6 +424,20 @@ def test_copies_to_a_remote_filesystem(cube):
         memory.rm("/copies", recursive=True)
 
 
+def test_sources_of_servers_are_read_by_more_threads(tmp_path):
+    import fsspec
+
+    path = month(tmp_path, 3)
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/remote/003.nc", path.read_bytes())
+    try:
+        gridref.build("memory://remote/003.nc", tmp_path / "remote.gridref")
+        gridref.copy(tmp_path / "remote.gridref", tmp_path / "copy.zarr", chunks={"time": -1})
+        same(tmp_path / "remote.gridref", tmp_path / "copy.zarr")
+    finally:
+        memory.rm("/remote", recursive=True)
+
+
 @pytest.mark.long
 def test_copies_to_s3(cube):
     from tests.s3_server import s3_bucket

@@ -200,6 +200,7 @@ def copy(
         Threads that decode and that encode. By default one for each core.
     storage_options
         Options of fsspec's filesystems of catalog, files and copy, or of several by protocol.
+        `Catalog.copy` takes those that the catalog was opened with.
     allow, snapshot
         As for `gridref.open_catalog`.
     dry_run
