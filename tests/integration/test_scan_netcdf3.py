@@ -271,6 +271,13 @@ def test_a_cube_of_netcdf3_and_netcdf4_files_with_other_packing(tmp_path: Path) 
     assert planned.problems == ()
 
 
+def test_files_on_a_server_are_verified(tmp_path: Path) -> None:
+    path = records(tmp_path / "a.nc", 30)
+    with serving(Site({"/a.nc": path.read_bytes()})) as site:
+        result = gridref.verify(gridref.scan(f"{site.url}/a.nc"), all=True)
+    assert (result.ok, result.n_chunks > 30, result.not_compared) == (True, True, ())
+
+
 def test_scans_in_processes_kept_scans_and_files_that_grew(tmp_path: Path) -> None:
     files = [records(tmp_path / f"{part}.nc", 30, first=30 * part) for part in range(3)]
     catalog = tmp_path / "a.gridref"

@@ -613,9 +613,10 @@ class _NetCDF3Original:
             )
         file.seek(0)
         memory = file.read() if file.is_remote else None
+        name = "copy.nc" if file.is_remote else url  # it would ask a server for OPeNDAP
         with _NETCDF_LOCK:
             try:
-                self.file = netCDF4.Dataset(url, memory=memory)
+                self.file = netCDF4.Dataset(name, memory=memory)
             except (OSError, RuntimeError) as error:
                 reason = f"netCDF4 cannot open its source: {error}"
                 raise UnsupportedFeatureError(reason) from error
