@@ -49,8 +49,10 @@ def entries(path: str) -> list[tuple[str, dict[str, str]]]:
     for single, double, body in ENTRY.findall(text_of(path)):
         conditions = dict(re.findall(r"(\w+)\s*=\s*([^;]+?)\s*;", body + ";"))
         conditions.pop("pressureUnits", None)  # whether a pressure is in hPa follows from its value
-        if conditions.get("typeOfStatisticalProcessing", "").startswith("["):
-            conditions[ALL_PROCESSINGS] = conditions.pop("typeOfStatisticalProcessing")
+        processings = conditions.get("typeOfStatisticalProcessing", "")
+        if processings.startswith("["):
+            conditions[ALL_PROCESSINGS] = processings
+            conditions["typeOfStatisticalProcessing"] = processings[1:-1].rpartition(",")[2]
         found.append((single or double, conditions))
     return found
 

@@ -370,6 +370,11 @@ NAMES: dict[str, list[dict[str, Any]]] = {
         | {"parameterNumber": 53, "typeOfFirstFixedSurface": 1, "numberOfTimeRanges": 2}
         | {"typeOfStatisticalProcessing": [102, 1]}
     ],
+    "statistics over several ranges of time": [
+        {"productDefinitionTemplateNumber": 8, "shortName": "2t", "numberOfTimeRanges": 2}
+        | {"typeOfStatisticalProcessing": processings}
+        for processings in ([2, 3], [3, 2], [102, 2])
+    ],
     "a wavelength names it": [
         {"productDefinitionTemplateNumber": 48, "paramId": number} for number in (210250, 228105)
     ],
@@ -392,6 +397,16 @@ def test_names_by_all_that_a_field_is(tmp_path: Path, case: str) -> None:
     expected = [{key: about[key] for key in keys} for about in fields_of(path)]
     assert sorted(told, key=str) == sorted(expected, key=str)
     assert UNNAMED not in {each["shortName"] for each in told}
+
+
+def test_windows_whose_end_never_was_computed(tmp_path: Path) -> None:
+    keys = {"productDefinitionTemplateNumber": 8, "typeOfStatisticalProcessing": 1}
+    length = {"forecastTime": 3, "indicatorOfUnitForTimeRange": 1, "lengthOfTimeRange": 6}
+    path = write_grib(tmp_path / "a.grib", message(None, "regular_ll_sfc_grib2", **keys, **length))
+    group = gridref.scan(path)
+    ((place, _),) = variables(group).items()
+    assert place.startswith("surface/accum_6h/")
+    assert assert_as_in_eccodes(path, group) == 1
 
 
 @pytest.mark.parametrize(("definition", "member"), [(1, 3), (5, 3), (15, 300), (23, 300), (30, 3)])

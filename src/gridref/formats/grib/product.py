@@ -38,8 +38,6 @@ _ECMWF = 98
 _STEP_TYPES = dict(
     enumerate(("avg", "accum", "max", "min", "diff", "rms", "sd", "cov", "sdiff", "ratio"))
 ) | {10: "stdanom", 11: "sum", 100: "severity", 101: "mode"}
-_INDEX = 102
-"""An index like that of extreme forecasts, of the statistic over the second range of time."""
 _STEP_TYPES_1 = {2: "range", 3: "avg", 4: "accum", 5: "diff"}
 
 _PLAIN = {0: 0, 1: 0, 2: 0, 5: 0, 6: 0, 8: 0, 9: 0, 10: 0, 11: 0, 12: 0, 60: 0, 61: 0}
@@ -366,23 +364,21 @@ def _interval(
     """Step, window and kind of a statistic over time."""
     at = 35 + after
     year = int.from_bytes(octets.raw(at, at + 1), "big")
-    process = octets.at(at + 12)
+    processes = [octets.at(at + 12 + 12 * number) for number in range(octets.at(at + 7) or 1)]
     unit = octets.at(at + 14)
     length = octets.time(at + 15)
-    keys["typeOfStatisticalProcessing"] = process
-    processes = [octets.at(at + 12 + 12 * number) for number in range(octets.at(at + 7))]
-    if len(processes) > 1:
-        keys[ALL_PROCESSINGS] = ",".join(map(str, processes))
+    keys["typeOfStatisticalProcessing"] = processes[-1]  # of several eccodes takes the innermost
     keys["indicatorOfUnitForTimeRange"] = unit
     keys["lengthOfTimeRange"] = length
-    if year:
-        end = _moment(year, *octets.raw(at + 2, at + 6))
-        step = int((end - start).total_seconds())
-    else:
-        opens = start + timedelta(seconds=begins)
+    if len(processes) > 1:
+        keys[ALL_PROCESSINGS] = ",".join(map(str, processes))
+    opens = start + timedelta(seconds=begins)
+    ends = _moment(year, *octets.raw(at + 2, at + 6)) if year else None
+    if ends is not None and ends > opens:
+        step = int((ends - start).total_seconds())
+    else:  # the end is not stated, or never was computed
         step = begins + _seconds(length, unit, _UNITS, opens)
-    of = processes[1] if process == _INDEX and len(processes) > 1 else process
-    step_type = _STEP_TYPES.get(of, f"statistic_{of}")
+    step_type = _STEP_TYPES.get(processes[-1], f"statistic_{processes[-1]}")
     return {"step": step, "window": step - begins, "step_type": step_type}
 
 
