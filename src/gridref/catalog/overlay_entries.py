@@ -19,8 +19,8 @@ from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.overlay import Coords, Cover, common
 
-MOST_OVERLAYS = 64
-"""Overlays of a catalog."""
+MOST_OVERLAYS = 256
+"""Overlays of a catalog; `begun` refuses more."""
 MOST_COVERS = 64
 """Boxes of an overlay by sheets that are complete, and as many of others.
 

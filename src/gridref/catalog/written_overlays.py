@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from gridref.catalog.commit import Base, Drafts, Step, following, new_id
 from gridref.catalog.document import Root, SourceUrls
-from gridref.catalog.overlay_entries import OverlayEntry, SheetEntry
+from gridref.catalog.overlay_entries import MOST_OVERLAYS, OverlayEntry, SheetEntry
 from gridref.catalog.writing import part_files, write_part
+from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray
 from gridref.model.overlay import Box, Cover, without
 
@@ -24,8 +25,18 @@ def begun(
     """Enter a sheet that is going to be written, in a new overlay or one that is there.
 
     Sheets of the overlay that were begun before, and never finished, are given up.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the catalog has as many overlays as one may have.
     """
     known = _overlay(base, overlay.id)
+    if known is None and len(base.root.snapshot.overlays) >= MOST_OVERLAYS:
+        raise InvalidRequestError(
+            f"the catalog has {MOST_OVERLAYS} overlays, and may not have more: drop one",
+            Place(source=base.folder.url),
+        )
     held = (known or overlay).covering((known or overlay).served)
     number = len(held.sheets)
     own = [replace(cover, sheet=number) for cover in coverage]
