@@ -133,6 +133,14 @@ def test_chunks_that_no_file_holds_are_listed(tmp_path: Path) -> None:
     assert (name, reason.startswith("no file holds some of its chunks")) == ("v", True)
 
 
+def test_a_sample_of_a_sparse_array_has_chunks_that_are_there(tmp_path: Path) -> None:
+    values = np.zeros((2_000,), "u1")
+    values[[100, 1_234]] = 7  # in two files
+    path = n5_files.write_dataset(tmp_path / "v", values, (2,))
+    result = gridref.verify(gridref.scan(path))
+    assert (result.ok, result.n_chunks) == (True, 2)
+
+
 def test_files_that_are_named_like_chunks_are_none(tmp_path: Path) -> None:
     """A file of HDF5 in a folder of another format's names is compared with h5py."""
     import h5py

@@ -52,10 +52,15 @@ from gridref.serve.plan import CrossProduct, PieceBatch
 
 N_RANDOM = 16
 """Stored chunks taken at random from each array, beside its corners."""
+_MOST_LOOKED_AT = 1 << 20
+"""Stored chunks of an array up to which those that are in a file are looked for."""
 
 
 def choose(cross: CrossProduct, everything: bool, random: np.random.Generator) -> NDArray[np.int64]:
-    """Numbers of the pieces that are compared: all, or corners, edges and some at random."""
+    """Numbers of the pieces that are compared: all, or corners, edges and some at random.
+
+    If files hold none of these, some that they hold are taken, too.
+    """
     counts = tuple(len(axis.pieces) for axis in cross.axes)
     if everything or cross.n_pieces <= N_RANDOM:
         return np.arange(cross.n_pieces)
@@ -65,7 +70,23 @@ def choose(cross: CrossProduct, everything: bool, random: np.random.Generator) -
     )
     edges = [_along(counts, axis, random) for axis in range(len(counts))]
     sample = random.integers(0, cross.n_pieces, N_RANDOM)
-    return np.unique(np.concatenate([corners, *edges, sample]))
+    chosen: NDArray[np.int64] = np.unique(np.concatenate([corners, *edges, sample]))
+    if len(_held(cross, chosen)) or cross.n_pieces > _MOST_LOOKED_AT:
+        return chosen
+    held = _held(cross, np.arange(cross.n_pieces))
+    return np.union1d(chosen, random.choice(held, min(N_RANDOM, len(held)), replace=False))
+
+
+def _held(cross: CrossProduct, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of some pieces that are in a file."""
+    batch = cross.resolve(numbers)
+    is_held = np.zeros(len(batch), bool)
+    present = batch.encoding != MISSING_BLOCK
+    for manifest in np.unique(batch.manifest[present]).tolist():
+        own = np.flatnonzero(present & (batch.manifest == manifest))
+        state = cross.array.manifests[manifest].take(batch.row[own]).state
+        is_held[own] = state != ChunkState.MISSING
+    return numbers[is_held]
 
 
 def _along(counts: tuple[int, ...], axis: int, random: np.random.Generator) -> NDArray[np.int64]:
