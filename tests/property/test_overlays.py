@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gridref.api.readable import reader_for
+from gridref.api.readable import SourceAccess, Sources, reader_for
 from gridref.model.array import Overlay, VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest
@@ -109,6 +109,29 @@ def test_covered_elements_come_from_the_overlay_and_others_from_the_files(data: 
     selection = tuple(data.draw(along(extent)) for extent in array.shape)
     got = reader_for().read(array, selection)
     np.testing.assert_array_equal(got, orthogonal(expected, selection))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_selected_arrays_keep_what_is_covered_of_them(data: Any) -> None:
+    """Slices without gaps and integers keep overlays; of all others the files are read."""
+    array, expected = data.draw(with_overlay())
+    values = reader_for().read(array.with_changes(overlays=()))
+    selection: dict[str, Any] = {}
+    keeps = True
+    for dim, extent in zip(array.dims, array.shape, strict=True):
+        chosen = data.draw(along(extent))
+        if data.draw(st.booleans()):
+            selection[dim] = chosen
+            is_plain = isinstance(chosen, int) or (
+                isinstance(chosen, slice) and chosen.step in (None, 1)
+            )
+            keeps = keeps and is_plain
+    keeps = keeps and not all(isinstance(selection.get(dim), int) for dim in array.dims)
+    selected = SourceAccess(Sources()).isel(array, selection)
+    indices = tuple(selection.get(dim, slice(None)) for dim in array.dims)
+    wanted = orthogonal(expected if keeps else values, indices)
+    np.testing.assert_array_equal(reader_for().read(selected), wanted)
 
 
 @settings(deadline=None, max_examples=60)

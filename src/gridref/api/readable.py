@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gridref.io import SourcePool
 from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
-from gridref.model.indexing import isel
+from gridref.model.indexing import isel, isel_overlays
 
 if TYPE_CHECKING:
     from gridref.serve.reader import Reader
@@ -74,7 +74,10 @@ class SourceAccess:
 
     def isel(self, array: VirtualArray, selection: Mapping[str, Any]) -> VirtualArray:
         """The array of a selection by dimension name."""
-        return isel(array, selection)
+        selected = isel(array, selection)
+        if not array.overlays:
+            return selected
+        return selected.with_changes(overlays=isel_overlays(array, selection))
 
 
 def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:

@@ -7,7 +7,7 @@ Their cost grows with the number of blocks, and never with the number of stored 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import Overlay, VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.overlay import Box, Cover
 from gridref.model.projection import (
     Progression,
     SliceProjection,
@@ -82,6 +83,56 @@ def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) 
         else:
             array = _select_indices(array, axis, normal)
     return squeeze(array, dropped)
+
+
+def isel_overlays(
+    array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]
+) -> tuple[Overlay, ...]:
+    """The overlays of what `isel` selects: of slices without gaps, and integers; else none."""
+    box = [(0, extent) for extent in array.shape]
+    dropped: set[int] = set()
+    for key, chosen in selection.items():
+        axis = key if isinstance(key, int) else axis_of(array, key)
+        normal = normalize_selection(chosen, array.shape[axis], axis)
+        if not isinstance(normal, Progression) or normal.step != 1 or normal.flipped:
+            return ()
+        box[axis] = (normal.start, normal.start + normal.count)
+        if not isinstance(chosen, slice):
+            dropped.add(axis)
+    if len(dropped) == array.ndim or any(low == high for low, high in box):
+        return ()
+    kept = [axis for axis in range(array.ndim) if axis not in dropped]
+    selected = (_overlay_in(each, tuple(box), kept) for each in array.overlays)
+    return tuple(each for each in selected if each.coverage)
+
+
+def _overlay_in(overlay: Overlay, box: Box, kept: Sequence[int]) -> Overlay:
+    """An overlay of the elements in a box, without the axes that are not kept."""
+    sheets: list[VirtualArray] = []
+    coverage: list[Cover] = []
+    for cover in overlay.coverage:
+        part = cover.within(box)
+        if part is None:
+            continue
+        along = {
+            axis: slice(low, high) if axis in kept else low
+            for axis, (low, high) in enumerate(part.sheet_box)
+        }
+        start = tuple(part.start[axis] - box[axis][0] for axis in kept)
+        shape = tuple(part.shape[axis] for axis in kept)
+        coverage.append(Cover(len(sheets), (0,) * len(kept), start, shape))
+        sheets.append(isel(overlay.sheets[cover.sheet], along))
+    stored, files = (
+        replace(
+            each,
+            chunk_shape=tuple(each.chunk_shape[axis] for axis in kept),
+            object_shape=tuple(each.object_shape[axis] for axis in kept),
+        )
+        for each in (overlay.stored, overlay.files)
+    )
+    return replace(
+        overlay, sheets=tuple(sheets), coverage=tuple(coverage), stored=stored, files=files
+    )
 
 
 def isel_group(group: VirtualGroup, selection: Mapping[str, slice]) -> VirtualGroup:
