@@ -131,7 +131,7 @@ def outcomes(
 def scan_described(address: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup:
     """Describe a file, and those that its aggregation variables name; raises as `scan` does."""
     group = scan_with(address, options)
-    if not any(_AGGREGATION & array.attrs.keys() for array in group.all_arrays().values()):
+    if all(_AGGREGATION.isdisjoint(array.attrs) for array in group.all_arrays().values()):
         return group
     from gridref.api.aggregations import with_aggregations  # few files need what it imports
 
