@@ -15,9 +15,9 @@ import random
 import resource
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from gridref.io import SourcePool
 from gridref.model.array import VirtualGroup
 from gridref.serve.reader import Reader
 from tests.jp2_files import codestream_of, image_of, read_jp2, tile_parts, with_parts, write_jp2
+from tools.fuzz.endings import end_of
 
 SECONDS = 20
 MOST_BYTES = 4 << 30
@@ -148,14 +149,7 @@ def work(answers: Connection, files: list[bytes], path: Path, first: int, stop: 
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     for seed in range(first, stop):
         path.write_bytes(mutant(files, seed))
-        began = time.monotonic()
-        try:
-            end = attempt(path)
-        except Exception as error:  # noqa: BLE001 - that is what is looked for
-            end = f"broke: {type(error).__name__}: {error}"[:200]
-        if time.monotonic() - began > SECONDS / 2:
-            end = f"broke: slow, then {end}"
-        answers.send(end)
+        answers.send(end_of(partial(attempt, path), SECONDS / 2))
 
 
 def main(n_mutations: int, first_seed: int) -> None:

@@ -13,11 +13,11 @@ import random
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from gridref.model.array import VirtualGroup
 from gridref.serve.reader import Reader
 from tests import b2nd_files, n5_files, precomputed_files, wkw_files
 from tools.fuzz.catalog_attack import change_member
+from tools.fuzz.endings import end_of
 
 SECONDS = 20
 MOST_ELEMENTS = 1 << 20
@@ -314,14 +315,8 @@ def main(name: str, n_mutations: int, first_seed: int) -> None:
                 path.unlink()
             else:
                 path.write_bytes(mutated(content, rng.choice(files)[2], rng, kind.order))
-            began = time.monotonic()
-            try:
-                end = attack(volume, other)
-            except Exception as error:  # noqa: BLE001 - that is what is looked for
-                end = f"broke: {type(error).__name__}: {error}"[:200]
-            if time.monotonic() - began > SECONDS:
-                end = f"slow: {end}"
-            if end.startswith(("broke", "slow")):
+            end = end_of(partial(attack, volume, other), SECONDS)
+            if end.startswith("broke"):
                 kept.mkdir(parents=True, exist_ok=True)
                 copy: Any = shutil.copytree if volume.is_dir() else shutil.copy2
                 copy(volume, kept / f"{name}_{seed}")
