@@ -14,7 +14,7 @@ PACKAGES := web/node_modules/.installed
 VIEWER := src/gridref/faces/web/built/viewer.js
 
 .DEFAULT_GOAL := help
-.PHONY: assets attack package site help env demo test test-all test-minimum tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak viewers bench constraints clean
+.PHONY: assets attack package site help env demo test test-all test-minimum tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes soak viewers bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
