@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -422,6 +423,60 @@ def test_copies_to_a_remote_filesystem(cube):
             gridref.copy(cube, "memory://copies/cube.zarr")
     finally:
         memory.rm("/copies", recursive=True)
+
+
+@pytest.fixture
+def two_passes(tmp_path, monkeypatch) -> Path:
+    """Where intermediate files go by default; everything is written through them."""
+    monkeypatch.setattr("gridref.api.rewriting.plan._WORTH_A_PASS", 0.5)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    return tmp_path / "temporary"
+
+
+def left(folder):
+    """Files that are left in a folder, at any depth."""
+    return [path for path in folder.rglob("*") if path.is_file() or "spill-" in path.parent.name]
+
+
+def test_intermediate_files_are_removed(cube, tmp_path, two_passes):
+    report = gridref.copy(cube, tmp_path / "copy.zarr", chunks={"time": -1, "lat": 2})
+    assert report.arrays["tas"].has_two_passes
+    same(cube, tmp_path / "copy.zarr")
+    assert not list((tmp_path / "copy.zarr").glob(".*"))
+    gridref.copy(cube, tmp_path / "other.zarr", spill=tmp_path / "spill")
+    same(cube, tmp_path / "other.zarr")
+    assert not left(tmp_path / "spill")
+    assert not left(two_passes)
+
+
+def test_intermediate_files_for_a_remote_target_lie_in_a_folder_of_this_user(cube, two_passes):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    try:
+        gridref.copy(cube, "memory://passes/cube.zarr")
+        same(cube, "memory://passes/cube.zarr")
+        assert not left(two_passes)
+        (folder,) = two_passes.iterdir()
+        folder.chmod(0o777)  # as if somebody else could write there
+        with pytest.raises(InvalidRequestError, match="not this user's own"):
+            gridref.copy(cube, "memory://passes/again.zarr")
+    finally:
+        memory.rm("/passes", recursive=True)
+
+
+def test_overlays_are_written_through_intermediate_files(cube, tmp_path, two_passes):
+    shutil.copytree(cube.parent, tmp_path / "archive")
+    gridref.build(str(tmp_path / "archive" / "*.nc"), tmp_path / "cube.gridref", "time")
+    chunks = {"time": -1, "lat": 2, "lon": 2}
+    catalog = gridref.open_catalog(tmp_path / "cube.gridref").rechunk("tas", chunks)
+    assert "decoded once, into intermediate files" in catalog.report.lines[-1]
+    assert not left(two_passes)
+    assert len(catalog["tas"].overlays) == 1
+    expected = gridref.open_catalog(cube)["tas"][...]
+    np.testing.assert_array_equal(catalog["tas"][...], expected)
+    assert gridref.verify(tmp_path / "cube.gridref", all=True).ok
 
 
 def test_sources_of_servers_are_read_by_more_threads(tmp_path):

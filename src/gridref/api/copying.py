@@ -12,7 +12,6 @@ import json
 import math
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -29,10 +28,11 @@ from gridref.api.rewriting.plan import (
     Resources,
     RewritePlan,
     plan_rewrite,
+    requests_for,
     shard_shape_for,
     view_to_write,
 )
-from gridref.api.rewriting.writer import DRAFTS, LocalSink, RemoteSink, rewrite, sink_at
+from gridref.api.rewriting.writer import DRAFTS, LocalSink, RemoteSink, own_folder, rewrite, sink_at
 from gridref.api.scan import Progress
 from gridref.catalog import CatalogGroup
 from gridref.catalog.folder import open_folder
@@ -44,10 +44,9 @@ from gridref.errors import (
     Option,
     Place,
 )
-from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local
+from gridref.io import Allow, absolute_url, is_local
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
-from gridref.model.manifest import KnownSources
 from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import group_document
 from gridref.options import bytes_of, check_choice, check_names, verb
@@ -265,8 +264,9 @@ def copy(
 
 def _spill_folder(url: str, spill: str | os.PathLike[str] | None, digest: str) -> str:
     """The folder for intermediate files of a copy: the same one in every call for it."""
-    beside = os.path.join(url, DRAFTS) if is_local(url) else tempfile.gettempdir()
-    folder = beside if spill is None else os.path.abspath(spill)
+    if spill is None and not is_local(url):
+        return own_folder(digest[:16])
+    folder = os.path.join(url, DRAFTS) if spill is None else os.path.abspath(spill)
     return os.path.join(folder, f"gridref-spill-{digest[:16]}")
 
 
@@ -436,19 +436,13 @@ def _plans(group: VirtualGroup, layout: _Layout, resources: Resources) -> dict[s
     """How each array is written, by path."""
     plans = {}
     for path, array in group.all_arrays().items():
-        n_requests = MAX_REQUESTS if _is_far(array) else None
+        own = replace(resources, n_requests=requests_for(array))
         try:
             view = layout.of(array, resources)
-            plans[path] = plan_rewrite(view, replace(resources, n_requests=n_requests))
+            plans[path] = plan_rewrite(view, own)
         except GridrefError as error:
             raise error.located(Place(variable=path)) from error.__cause__
     return plans
-
-
-def _is_far(array: VirtualArray) -> bool:
-    """Whether servers have to be waited for; some sources of a manifest tell."""
-    known = (each.sources for each in array.manifests if isinstance(each, KnownSources))
-    return any(not is_local(source.url) for sources in known for source in sources[:1])
 
 
 # Metadata, and the note beside a copy that is not finished

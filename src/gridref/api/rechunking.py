@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -24,12 +25,14 @@ from gridref.api.rewriting.plan import (
     Resources,
     RewritePlan,
     plan_rewrite,
+    requests_for,
     shard_shape_for,
     view_to_write,
 )
 from gridref.api.rewriting.writer import (
     WrittenObject,
     checksums_of,
+    own_folder,
     rewrite,
     sink_at,
     written_array,
@@ -250,7 +253,8 @@ class Rechunk[C: CatalogGroup]:
         reader = reader_for(
             options, cache_bytes=0, n_threads=plan.n_threads, n_requests=plan.n_requests
         )
-        done = rewrite(plan, reader, sink, path=self.path, progress=self.progress)
+        spill = None if plan.first is None else own_folder(draft.sheet.name)
+        done = rewrite(plan, reader, sink, path=self.path, spill=spill, progress=self.progress)
         document = json.dumps(plan.view.metadata.to_json()).encode()
         sink.put("zarr.json", [document])
         sink.clean()
@@ -276,6 +280,8 @@ class Rechunk[C: CatalogGroup]:
             return step
 
         self.keeper.commit(finish)
+        if spill is not None:
+            shutil.rmtree(spill, ignore_errors=True)
         n_shards = len(done.objects)
         parts = [f"{said}: {stored_bytes / 1e6:.3g} MB in {n_shards} shard{'s' * (n_shards != 1)}"]
         if done.n_adopted:
@@ -315,7 +321,14 @@ class Rechunk[C: CatalogGroup]:
                 f"elements of dtype {array.dtype} cannot be kept as they are in a Zarr array",
                 Place(variable=self.path),
             )
-        plan = plan_rewrite(view, Resources(self.memory, self.n_threads))
+        resources = Resources(
+            self.memory,
+            self.n_threads,
+            requests_for(part),
+            is_streamed=is_local(resolved_url(overlay.to, base.folder.url)),
+            has_disk=True,
+        )
+        plan = plan_rewrite(view, resources)
         encoding = Encoding(tuple(chunk_shape), array.dtype, view.chunk_codecs)
         content = base.root.snapshot.root.all_arrays()[self.path].content
         document = view.metadata.to_json()
@@ -562,7 +575,8 @@ def _stored_folder(catalog: str, to: str | os.PathLike[str] | None) -> str:
 
 def _often(plan: RewritePlan) -> str:
     times = plan.n_decoded / max(1, plan.n_stored)
-    return "once" if times <= 1 else f"{times:.3g} times"
+    through = "" if plan.first is None else ", into intermediate files"
+    return f"{'once' if times <= 1 else f'{times:.3g} times'}{through}"
 
 
 def _sized(shape: Sequence[int]) -> str:

@@ -22,10 +22,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gridref.errors import InvalidRequestError, Message, Option
+from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
-from gridref.model.manifest import ChunkManifest
+from gridref.model.manifest import ChunkManifest, KnownSources
 from gridref.model.projection import SliceProjection
 from gridref.model.shard import ShardLayout
 from gridref.serve.plan import CrossProduct, plan_read
@@ -262,6 +263,13 @@ def plan_rewrite(view: ArrayView, resources: Resources) -> RewritePlan:
     if spilled is None or spilled.n_decoded * _WORTH_A_PASS > direct.n_decoded:
         return direct
     return spilled
+
+
+def requests_for(array: VirtualArray) -> int | None:
+    """Threads to read an array with, if servers have to be waited for; some sources tell."""
+    known = (each.sources for each in array.manifests if isinstance(each, KnownSources))
+    is_far = any(not is_local(source.url) for sources in known for source in sources[:1])
+    return MAX_REQUESTS if is_far else None
 
 
 _WORTH_A_PASS = 2

@@ -15,7 +15,9 @@ import math
 import os
 import re
 import shutil
+import stat
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -408,6 +410,27 @@ def _through_files(
     return replace(done, n_decoded=n_decoded, seconds=seconds + done.seconds)
 
 
+def own_folder(name: str) -> str:
+    """A folder of this user for intermediate files, in the system's one for temporary files.
+
+    Raises
+    ------
+    InvalidRequestError
+        If somebody else made it: what is in it could be anything.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else None
+    path = os.path.join(tempfile.gettempdir(), f"gridref-spill-{'' if user is None else user}")
+    with write_errors_told("the folder for intermediate files", path):
+        os.makedirs(path, 0o700, exist_ok=True)
+        held = os.lstat(path)
+    if stat.S_ISLNK(held.st_mode) or user not in (None, held.st_uid) or held.st_mode & 0o022:
+        raise InvalidRequestError(
+            "the folder for intermediate files is not this user's own: remove it, or set TMPDIR",
+            Place(source=path),
+        )
+    return os.path.join(path, name)
+
+
 _ALL_WRITTEN = "all-written"
 """An empty file that takes the place of intermediate files."""
 
@@ -427,9 +450,9 @@ def _check_room(spill: str, plan: RewritePlan) -> None:
         raise InvalidRequestError(
             Message(
                 f"{free // 10**6} MB are free, and intermediate files take about"
-                f" {needed // 10**6} MB: give another folder with ",
+                f" {needed // 10**6} MB: make room, name another folder (",
                 Option("spill"),
-                ", or more ",
+                ", or TMPDIR), or give more ",
                 Option("memory"),
             ),
             Place(source=spill),
