@@ -14,7 +14,11 @@ PACKAGES := web/node_modules/.installed
 VIEWER := src/gridref/faces/web/built/viewer.js
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: assets attack package site help env demo test test-all test-minimum tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes soak viewers bench constraints clean
+=======
+.PHONY: assets gallery attack package site help env demo test test-all test-minimum tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak viewers bench constraints clean
+>>>>>>> c793530d (Draw a gallery of real data in the viewer)
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +83,9 @@ interchange: env ## write the table of docs/interchange.md: what other tools kee
 
 clients: env assets ## write docs/clients.md: which Zarr client reads what (needs Node and npm)
 	$(BIN)/python -m tests.conformance.client_table
+
+gallery: env assets ## draw docs/gallery.md, real data in the viewer (needs Node, npm, Chromium and GRIDREF_TEST_DATA)
+	$(BIN)/python tools/draw_gallery.py docs
 
 viewers: env ## viewers of others (OpenLayers, neuroglancer, ome-zarr.js) show what is served; installs them (needs Node, npm and Chromium)
 	GRIDREF_VIEWERS=1 $(BIN)/python -m pytest tests/browser/test_viewers_of_others.py $(ARGS)

@@ -7,6 +7,7 @@ const FLAT = 26 / 44; // height over width of pictures whose axes have nothing i
 export function aspectOf(up, across) {
   const [high, wide] = [up?.step(), across?.step()];
   if (high && wide && high.kind === wide.kind && high.size > 0 && wide.size > 0) return high.size / wide.size;
+  if (Boolean(up?.time) !== Boolean(across?.time)) return null;
   const areNamed = Boolean(up && across && (up.units || across.units));
   return areNamed && up.units !== across.units ? null : 1;
 }
