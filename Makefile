@@ -14,11 +14,7 @@ PACKAGES := web/node_modules/.installed
 VIEWER := src/gridref/faces/web/built/viewer.js
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: assets attack package site help env demo test test-all test-minimum tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes soak viewers bench constraints clean
-=======
-.PHONY: assets gallery attack package site help env demo test test-all test-minimum tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak viewers bench constraints clean
->>>>>>> c793530d (Draw a gallery of real data in the viewer)
+.PHONY: assets gallery attack package site help env demo test test-all test-minimum tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes soak viewers bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
