@@ -96,7 +96,10 @@ def special(dtype: str) -> NDArray[Any]:
     return raw.view(dtype).reshape(24, 12, 14)
 
 
-@pytest.mark.parametrize("dtype", ["<f4", "<f8", ">f4", "<i2", "u1", ">u8", "S3", "<f2"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["<f4", ">f4", "S3", *(pytest.param(d, marks=pytest.mark.long) for d in ("<f8", "<i2", "u1"))],
+)
 def test_elements_are_the_same_bit_for_bit(tmp_path: Path, dtype: str) -> None:
     values = special(dtype)  # random bits: NaN of any payload, -0.0, subnormal numbers
     values.reshape(-1)[:100] = values.reshape(-1)[0]
@@ -109,7 +112,10 @@ def test_elements_are_the_same_bit_for_bit(tmp_path: Path, dtype: str) -> None:
     assert (got.dtype, got.tobytes()) == (native.dtype, native.tobytes())
 
 
-@pytest.mark.parametrize("codec", ["shuffle-zstd", "blosc", "zstd", "gzip", "none"])
+@pytest.mark.parametrize(
+    "codec",
+    ["shuffle-zstd", *(pytest.param(c, marks=pytest.mark.long) for c in ("blosc", "gzip", "none"))],
+)
 def test_a_sheet_is_a_zarr_array(cube: Cube, codec: str) -> None:
     """zarr-python reads the folder of a sheet as it is."""
     cube.open().rechunk("tas", SERIES, codec=codec)
@@ -239,6 +245,7 @@ def test_other_steps_do_not_ask_the_file_that_changed(cube: Cube) -> None:
     np.testing.assert_array_equal(got, cube.values[:8])
 
 
+@pytest.mark.long
 def test_a_small_archive_that_grows_keeps_few_sheets(tmp_path: Path) -> None:
     values = np.arange(24 * 12 * 14, dtype="f4").reshape(24, 12, 14)
     cube = Cube(tmp_path, values)
@@ -252,6 +259,7 @@ def test_a_small_archive_that_grows_keeps_few_sheets(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), values)
 
 
+@pytest.mark.long
 def test_an_array_of_very_many_pieces_is_covered_as_far_as_can_be_listed(tmp_path: Path) -> None:
     """Every second step is still to come: 70 boxes."""
     files = []
@@ -571,7 +579,7 @@ def test_a_dry_run_writes_nothing(cube: Cube) -> None:
 @pytest.mark.parametrize("seed", [1])
 def test_no_value_is_stale_whatever_changes(tmp_path: Path, seed: int) -> None:
     archive = Archive(tmp_path, seed)
-    for _ in range(25):
+    for _ in range(12):
         archive.step()
     assert archive.n_covered
 

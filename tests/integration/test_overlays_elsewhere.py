@@ -41,6 +41,7 @@ def test_an_overlay_of_local_files_on_s3(cube: Cube) -> None:
         np.testing.assert_array_equal(got, cube.values)
 
 
+@pytest.mark.long
 def test_a_catalog_on_s3_with_its_files_and_overlays(
     cube: Cube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
