@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, override
 
@@ -50,6 +52,18 @@ from tests.wkw_files import voxels, write_mag
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")
 VOXELS = VALUES.reshape(2, 10, 7, 25)
+
+
+@contextmanager
+def copied(folder: Path) -> Iterator[str]:
+    """The address of a copy of a folder, on a filesystem that is not local."""
+    filesystem = fsspec.filesystem("memory")
+    root = f"/gridref_testing/{os.getpid()}"
+    filesystem.put(str(folder), f"{root}/{folder.name}", recursive=True)
+    try:
+        yield f"memory:/{root}/{folder.name}"
+    finally:
+        filesystem.rm(root, recursive=True)
 
 
 class TestHDF5(ScannerTests):
@@ -183,14 +197,9 @@ class TestSparseB2ND(ScannerTests):
     @override
     def test_values_of_a_remote_copy(self, sample: Sample) -> None:
         """A remote sparse frame is named by its header."""
-        filesystem = fsspec.filesystem("memory")
-        folder = f"/gridref_testing/{os.getpid()}"
-        filesystem.put(str(sample.path.parent), folder, recursive=True)
-        try:
-            group = gridref.scan(f"memory:/{folder}/a.b2nd/chunks.b2frame")
+        with copied(sample.path) as address:
+            group = gridref.scan(f"{address}/chunks.b2frame")
             np.testing.assert_array_equal(group.arrays["a"][...], VALUES)
-        finally:
-            filesystem.rm(folder, recursive=True)
 
 
 class TestN5(ScannerTests):
@@ -242,14 +251,9 @@ class TestWKW(ScannerTests):
     @override
     def test_values_of_a_remote_copy(self, sample: Sample) -> None:
         """A remote magnification is named by its header."""
-        filesystem = fsspec.filesystem("memory")
-        folder = f"/gridref_testing/{os.getpid()}"
-        filesystem.put(str(sample.path.parent), folder, recursive=True)
-        try:
-            group = gridref.scan(f"memory:/{folder}/1/header.wkw")
+        with copied(sample.path) as address:
+            group = gridref.scan(f"{address}/header.wkw")
             np.testing.assert_array_equal(group.arrays["1"][...], sample.arrays["1"])
-        finally:
-            filesystem.rm(folder, recursive=True)
 
 
 class TestFITS(ScannerTests):
