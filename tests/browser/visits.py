@@ -92,6 +92,7 @@ class Visit:
 
     def begin(self) -> None:
         """Forget what was: for the next test in this tab."""
+        self.page.unroute_all()
         if self.page.url != "about:blank":
             self.page.goto("about:blank")
         self.page.mouse.move(0, 0)
