@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,9 @@ TICKS = """
         return [tick.textContent, box.x + box.width / 2, box.y + box.height / 2];
     })
 """
+
+
+OCEAN = np.random.default_rng(8).normal(size=(5, 4, 6)).astype("f4")
 
 
 def along(values: Any, dim: str, **attrs: str) -> VirtualArray:
@@ -50,9 +54,7 @@ def groups() -> dict[str, VirtualGroup]:
             np.arange(5) * 30.0, "time_counter", units="days since 1850-02-01", calendar="360_day"
         ),
         "deptht": along([0.5, 10, 50, 200.5], "deptht", units="m", positive="down"),
-        "toce": VirtualArray.from_numpy(
-            random.normal(size=(5, 4, 6)).astype("f4"), ("time_counter", "deptht", "x"), {}
-        ),
+        "toce": VirtualArray.from_numpy(OCEAN, ("time_counter", "deptht", "x"), {}),
     }
     plain = {"a": VirtualArray.from_numpy(random.normal(size=(12, 60)), ("i", "j"))}
     return {
@@ -151,3 +153,15 @@ def test_an_address_holds_zoom_point_and_plot(visit: Visit, shown: str) -> None:
     assert page.evaluate("document.getElementById('viewer-canvas').toDataURL()") == drawn
     assert page.evaluate(TOLD).partition(";")[0] == told
     assert not visit.barriers()
+
+
+@pytest.mark.long
+def test_a_series_is_downloaded_with_its_dates(visit: Visit, shown: str) -> None:
+    page = opened(visit, f"{shown}/ocean/array/toce", "point=0,1,2&plot=1")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV").click()
+    text = download.value.path().read_text()
+    head, *rows = csv.reader(text.splitlines())
+    assert head == ["time_centered", "value"]
+    assert [label for label, _ in rows] == [f"1850-0{month}-01" for month in range(2, 7)]
+    assert [np.float32(value) for _, value in rows] == OCEAN[:, 1, 2].tolist()

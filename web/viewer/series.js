@@ -84,7 +84,22 @@ export function seriesPlot({ values, words }, axis, meaning, title) {
   };
   const known = Array.from(values, (value) => (Number.isFinite(value) ? value : null));
   drawnBy(place, options, [turned(along), turned(known)]);
-  return element("figure", { class: "series" }, element("figcaption", {}, told), place, under, rows(values.length, words, axis.label));
+  const save = element("button", { type: "button", onclick: () => download("series.csv", table(values, axis, meaning)) }, "Download CSV");
+  return element("figure", { class: "series" }, element("figcaption", {}, told), place, under, save, rows(values.length, words, axis.label));
+}
+
+// All values as CSV (RFC 4180): labels, and numbers with all of their digits; those that are missing are empty.
+function table(values, axis, meaning) {
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const head = [axis.heading, meaning.units ? `value (${meaning.units})` : "value"];
+  const lines = Array.from(values, (value, i) => [axis.label(i), Number.isNaN(value) ? "" : meaning.digits(value)]);
+  return [head, ...lines].map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
+}
+
+function download(name, text) {
+  const address = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  element("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
 function rows(n, words, label) {
