@@ -108,6 +108,7 @@ def test_numbers_are_the_shortest_of_their_type(tmp_path: Path) -> None:
         assert len(words) <= len(expected), (dtype, expected, words)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("n", [1, 2, 7, 1_000])
 def test_limits_are_percentiles(tmp_path: Path, n: int) -> None:
     values = np.random.default_rng(n).normal(3, 2, n)
@@ -189,6 +190,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.filterwarnings("ignore:You will likely lose")
 @pytest.mark.parametrize("text", PLACES)
 def test_projections_are_those_of_proj(tmp_path: Path, text: str) -> None:
