@@ -179,6 +179,7 @@ def test_lengths():
     assert parse_shards("blocks") == "blocks"
     assert parse_shards(None) is None
     assert parse_shards("time=120, lat=60") == {"time": 120, "lat": 60}
-    for text in ("time", "time=x", "=3", "time=-1"):
+    assert parse_lengths("time=-1") == {"time": -1}  # the whole dimension, for copies
+    for text in ("time", "time=x", "=3", "time=--1"):
         with pytest.raises(InvalidRequestError):
             parse_lengths(text)
