@@ -41,5 +41,6 @@ def test_the_skipped_tests_are_listed(tmp_path: Path) -> None:
 def test_ci_requires_what_it_installs() -> None:
     text = (ROOT / ".ci/run").read_text()
     (installed,) = re.findall(r"^install_missing (.*)$", text, re.MULTILINE)
-    (required,) = re.findall(r'GRIDREF_REQUIRE_PROGRAMS="(.*)"', text)
+    (required,) = re.findall(r'^programs="(.*)"', text, re.MULTILINE)
+    assert "\nexport GRIDREF_REQUIRE_PROGRAMS=$programs\n" in text
     assert installed.split()[::2] == required.split()

@@ -57,11 +57,12 @@ def test_every_name_through_every_door(place: tuple[Archive, Place], door: Door)
     archive, where = place
     with door.configured(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        root = door.open(archive, where, "")
+        opened = door.open(archive, where)
+        root = opened("")
         for name in NAMES:
             np.testing.assert_array_equal(root[door.shown(name)].values, values_of(name), name)
         for name in UNSAFE:
-            group = door.open(archive, where, door.shown(f"g/{name}"))
+            group = opened(door.shown(f"g/{name}"))
             np.testing.assert_array_equal(group["v"].values, -values_of(name), name)
 
 

@@ -493,7 +493,29 @@ def _all(where: str, *tokens: str, by: str) -> dict[tuple[str, str], str]:
 
 
 _RAGGED = "integration/test_ragged_archives.py::"
+_COPYING = "integration/test_copying.py::"
 TESTED_ELSEWHERE = {
+    **_all(
+        "api/copying.py",
+        "arrays=",
+        by=f"{_COPYING}test_types_that_zarr_does_not_have_are_refused_before_anything_is_written",
+    ),
+    **_all(
+        "api/rechunking.py",
+        "chunks=",
+        by="integration/test_overlay_commands.py::test_write_list_update_and_drop",
+    ),
+    **_all(
+        "api/rewriting/plan.py",
+        "memory=",
+        by="unit/api/test_rewriting_plan.py::test_too_little_memory_names_the_least",
+    ),
+    **_all(
+        "api/rewriting/writer.py",
+        "memory=",
+        "spill=",
+        by=f"{_COPYING}test_without_room_for_intermediate_files_the_advice_helps",
+    ),
     **_all(
         "api/layout/layouts.py",
         "instance='station'",
@@ -657,6 +679,8 @@ TESTED_ELSEWHERE = {
 """Advice that other tests follow; they compare values and labels with other readers."""
 
 NO_ADVICE = {
+    ("api/rechunking.py", "where="),  # what was asked for
+    ("catalog/overlays.py", "overlay="),
     ("combine/hypercube.py", "overlap='keep'"),  # what is refused, or was asked for
     ("combine/mosaic.py", "overlap='keep'"),
     ("api/layout/cubes.py", "layout='nested'"),

@@ -450,6 +450,25 @@ def test_intermediate_files_are_removed(cube, tmp_path, two_passes):
     assert not left(two_passes)
 
 
+def test_without_room_for_intermediate_files_the_advice_helps(
+    cube, tmp_path, two_passes, monkeypatch
+):
+    usage, small = shutil.disk_usage, tmp_path / "small"
+    monkeypatch.setattr(
+        shutil,
+        "disk_usage",
+        lambda path: usage(path)._replace(free=0 if str(small) in str(path) else 10**9),
+    )
+    chunks = {"time": -1, "lat": 2}
+    with pytest.raises(InvalidRequestError, match=r"make room, name another folder \(spill="):
+        gridref.copy(cube, tmp_path / "copy.zarr", chunks=chunks, spill=small)
+    gridref.copy(cube, tmp_path / "copy.zarr", chunks=chunks, spill=tmp_path / "large")
+    same(cube, tmp_path / "copy.zarr")
+    monkeypatch.undo()  # with enough memory there is one pass
+    gridref.copy(cube, tmp_path / "more.zarr", chunks=chunks, spill=small, memory="2GB")
+    same(cube, tmp_path / "more.zarr")
+
+
 def test_intermediate_files_for_a_remote_target_lie_in_a_folder_of_this_user(cube, two_passes):
     import fsspec
 

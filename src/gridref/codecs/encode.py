@@ -172,6 +172,8 @@ def _blosc(data: bytes | memoryview, config: Mapping[str, Any]) -> bytes:
             f"codec blosc: a chunk of {len(data)} bytes is more than it takes"
             f" ({_MOST_BLOSC_BYTES}): write smaller chunks"
         )
+    if not {"clevel", "cname", "shuffle", "typesize"} <= config.keys():
+        raise InvalidRequestError("codec blosc: encoding takes clevel, cname, shuffle and typesize")
     encoded = imagecodecs.blosc_encode(
         data,
         level=config["clevel"],
