@@ -2,9 +2,10 @@
 
 Run with ``python -m benchmarks.dmrpp_scan [--variables N] [--chunks N] [--delay SECONDS]``. The
 first part scans a document of many chunks. Runs alternate between the tools, and the best of each
-counts. The second part scans granules, or their documents, on a server whose answers take a while:
-one file, and each further one of a series, of two kinds: as netCDF4 writes them, and with datasets
-of differing sizes and their descriptions all over the file.
+counts. The second part scans granules on a server whose answers take a while, without and with
+their documents as hints, and documents: one file, and each further one of a series, of two kinds:
+as netCDF4 writes them, and with datasets of differing sizes and their descriptions all over the
+file.
 """
 
 from __future__ import annotations
@@ -71,12 +72,14 @@ def parsers() -> dict[str, Callable[[Path], Any]]:
     }
 
 
-def seconds_of(addresses: list[str]) -> float:
+def seconds_of(addresses: list[str], hints: str) -> float:
     """How long planning an archive takes that nothing is known of."""
     for clear in all_caches():
         clear()
     started = time.perf_counter()
-    gridref.plan(addresses, layout=gridref.Stack("n"), order="given")
+    gridref.plan(
+        addresses, layout=gridref.Stack("n"), order="given", scan=gridref.ScanOptions(hints=hints)
+    )
     return time.perf_counter() - started
 
 
@@ -91,16 +94,17 @@ def on_a_server(kind: str, granules: list[Path], delay: float) -> None:
     n_bytes = granules[0].stat().st_size / 1e6, documents[0].stat().st_size / 1e3
     print(f"{kind}, {n_bytes[0]:.0f} MB, document of {n_bytes[1]:.0f} kB")
     with serving(Site(files, delay_seconds=delay)) as site:
-        for suffix in ("h5", "h5.dmrpp"):
+        for suffix, hints in (("h5", "none"), ("h5", "dmrpp"), ("h5.dmrpp", "none")):
             addresses = [f"{site.url}/{number}.{suffix}" for number in range(N_FILES)]
-            seconds_of(addresses[:1])
+            seconds_of(addresses[:1], hints)
             site.requests.clear()
-            one = seconds_of(addresses[:1])
+            one = seconds_of(addresses[:1], hints)
             n_requests = len(site.requests)
-            all_of_them = seconds_of(addresses)
+            all_of_them = seconds_of(addresses, hints)
             each = (all_of_them - one) / (N_FILES - 1)
             print(
-                f"  {suffix:10} one file {n_requests:4} requests, {one * 1e3:6.0f} ms;"
+                f"  {suffix:10} hints {hints:5} one file {n_requests:4} requests,"
+                f" {one * 1e3:6.0f} ms;"
                 f" {N_FILES} files {all_of_them * 1e3:6.0f} ms: {each * 1e3:5.0f} ms more for each"
             )
 

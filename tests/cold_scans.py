@@ -14,8 +14,9 @@ from gridref.errors import GridrefError
 from gridref.formats.options import ScanOptions
 from gridref.formats.registry import scan_with
 from gridref.learned import LearnedForms
+from gridref.model.array import VirtualGroup
 
-__all__ = ["all_caches", "described"]
+__all__ = ["all_caches", "described", "described_group"]
 
 _OPTIONS = ScanOptions(on_unsupported="skip", max_objects=2000)
 
@@ -26,6 +27,11 @@ def described(path: Path) -> str:
         group = scan_with(path, _OPTIONS)
     except GridrefError as error:
         return f"{type(error).__name__}: {error}"
+    return f"{described_group(group)} {list(group.report)}"
+
+
+def described_group(group: VirtualGroup) -> str:
+    """All arrays, groups and references of a group, but when files changed."""
     arrays = group.all_arrays()
     about = [
         (name, a.dtype, a.dims, a.shape, a.fill_value, a.attrs, a.encodings, a.blocks.origin)
@@ -37,7 +43,7 @@ def described(path: Path) -> str:
         for manifest in array.manifests
     ]
     groups = [(name, each.attrs, each.unlimited_dims) for name, each in group.walk()]
-    return re.sub(r"mtime_ns=\d+", "", repr([about, rows, groups, list(group.report)]))
+    return re.sub(r"mtime_ns=\d+", "", repr([about, rows, groups]))
 
 
 def all_caches() -> list[Callable[[], None]]:

@@ -159,6 +159,7 @@ BAD_VALUES: dict[Any, dict[str, Any]] = {
         "max_inline_bytes": [],
         "max_objects": "all",
         "index_files": "label",
+        "hints": "dmr",
     },
     gridref.Labels: {"pattern": ["{time}"], "of": 5, "sources": ["time"], "asset": 5},
     gridref.Stack: {"dim": ["time"], "labels": 5},

@@ -13,6 +13,7 @@ from gridref.options import Shown, check_choices, refuses_unknown
 OnUnsupported = Literal["raise", "skip"]
 PhonyDims = Literal["sort", "access"]
 IndexFiles = Literal["labels", "offsets"]
+Hints = Literal["none", "dmrpp"]
 Parser = Callable[..., Any]
 """Called as ``parser(url, registry)``, VirtualiZarr's way, or as kerchunk's scanners are."""
 
@@ -46,6 +47,10 @@ class ScanOptions(Shown):
         What to take from index files beside remote GRIB files (``.idx``, ``.index``).
         ``"labels"``: what each message is, which is compared with the message when it is read.
         ``"offsets"``: only where messages begin; all of their headers are read.
+    hints
+        What to ask for before remote HDF5 files are scanned. ``"dmrpp"``: the DMR++ document beside
+        a file (``granule.h5.dmrpp``), which tells where metadata lie. They are then read at once.
+        What is found does not depend on it; the report names documents that do not fit.
     parser
         A scanner to use in place of gridref's own: a parser of VirtualiZarr
         (``virtualizarr.parsers.NetCDF3Parser()``), a scanner of kerchunk
@@ -66,6 +71,7 @@ class ScanOptions(Shown):
     max_inline_bytes: int = 16 << 20
     max_objects: int = 1_000_000
     index_files: IndexFiles = "labels"
+    hints: Hints = "none"
     parser: Parser | str | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:

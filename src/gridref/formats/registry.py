@@ -408,7 +408,17 @@ def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup
         open_location(url, options.storage_options, _folder_names(url)) as location,
     ):
         scanner = scanner_of(location)
-        group = with_dimensions_apart(scanner.scan(location, options), location.url)
+        hints = None
+        if options.hints == "dmrpp" and scanner is _built_in(BUILT_IN["hdf5"]):
+            from gridref.formats.dmrpp.hints import hints_beside
+
+            hints = hints_beside(location.opened, options)
+        if hints is not None:
+            hints.read_ahead(location.opened)
+        group = scanner.scan(location, options)
+        if hints is not None:
+            group = hints.reported(group)
+        group = with_dimensions_apart(group, location.url)
         if scanner.reach == "anywhere" or not is_local(location.url):
             require_byte_ranges(group, location.file, options.storage_options)
         if location.file is not None:

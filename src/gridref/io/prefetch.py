@@ -53,6 +53,10 @@ class Layouts:
         self._hints: dict[tuple[str, str], _Hint] = {}
         self._lock = new_lock()
 
+    def knows(self, url: str) -> bool:
+        """Whether a file of this folder and suffix was scanned."""
+        return _kind_of(url) in self._hints
+
     def expected(self, url: str) -> list[int]:
         """Numbers of the blocks that a scan of a file may use, ascending; the first is always 0."""
         hint = self._hints.get(_kind_of(url))
@@ -65,7 +69,7 @@ class Layouts:
 
         If nothing is known about files beside it, one block, or `first_bytes`.
         """
-        if first_bytes > block_bytes and _kind_of(url) not in self._hints:
+        if first_bytes > block_bytes and not self.knows(url):
             return (0,), (first_bytes,)
         return _runs(tuple(self.expected(url)), block_bytes)
 

@@ -161,6 +161,11 @@ class ScanFile(io.RawIOBase):
         return False
 
     @property
+    def is_foreseen(self) -> bool:
+        """Whether files beside it have shown what a scan will read."""
+        return False
+
+    @property
     def name(self) -> str:
         """The address of the file."""
         return self.source.url
@@ -387,6 +392,11 @@ class RemoteScanFile(ScanFile):
     @override
     def came_whole(self) -> bool:
         return getattr(self._reader, "came_whole", False)
+
+    @property
+    @override
+    def is_foreseen(self) -> bool:
+        return self._layouts is not None and self._layouts.knows(self.name)
 
     @override
     def close(self) -> None:

@@ -223,6 +223,11 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         " message is, compared when it is read (default). offsets: only where messages begin.",
         _SCANNING,
     ),
+    "hints": _text(
+        "dmrpp: read the DMR++ document beside each remote HDF5 file first; it tells where the"
+        " metadata lie. Saves requests where they are all over a file. Default: none.",
+        _SCANNING,
+    ),
     "parser": _text(
         "Scan with a parser of VirtualiZarr or a scanner of kerchunk instead:"
         " virtualizarr.parsers:NetCDF3Parser, kerchunk.grib2:GribToZarr.",
