@@ -171,7 +171,7 @@ GALLERY = (
         "ome_tiff/singles/multi-channel-time-series.ome.tif",
         "image",
         "at0=3",
-        ("OME-TIFF: pixels are square, time and channel have sliders with steps and play."),
+        ("OME-TIFF: pixels are square, channels are composed in their colours, time has a slider."),
     ),
     Shown(
         "series",

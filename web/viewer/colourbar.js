@@ -48,9 +48,13 @@ function aroundZero(low, high) {
 }
 
 export function categories(flags) {
-  const items = [...flags].map(([value, words], i) => {
-    const patch = drawn("svg", { viewBox: "0 0 1 1", "aria-hidden": "true" }, drawn("rect", { width: 1, height: 1, fill: `rgb(${categoryColour(i)})` }));
-    return element("li", {}, patch, `${value}: ${words.replaceAll("_", " ")}`);
+  return namedColours([...flags].map(([value, words], i) => [categoryColour(i), `${value}: ${words.replaceAll("_", " ")}`]));
+}
+
+export function namedColours(named) {
+  const items = named.map(([colour, words]) => {
+    const patch = drawn("svg", { viewBox: "0 0 1 1", "aria-hidden": "true" }, drawn("rect", { width: 1, height: 1, fill: `rgb(${colour})` }));
+    return element("li", {}, patch, words);
   });
   return element("ul", { class: "legend" }, ...items);
 }

@@ -1,9 +1,9 @@
 // From values to colours, and to words about them: what suits the array, as far as nobody chose.
-import { bar, categories } from "./colourbar.js";
+import { bar, categories, namedColours } from "./colourbar.js";
 import { suited } from "./colours/choosing.js";
 import { beyond, limitsOf } from "./colours/limits.js";
 import { normOf } from "./colours/norms.js";
-import { categorised, mixed, scaled } from "./colours/paint.js";
+import { categorised, mixed, rgbOf, scaled } from "./colours/paint.js";
 import { coloursOf } from "./colours/scales.js";
 import { element } from "./dom.js";
 import { roughly } from "./numbers.js";
@@ -20,13 +20,10 @@ export function fitted({ scale, norm, low, high }, { array, path, meaning }, val
   return { scale: scale ?? fit.scale, norm: norm ?? (isLog ? "log" : "linear"), low: low ?? limits[0], high: high ?? limits[1] };
 }
 
-// Pixels of one plane, or of three as red, green and blue, and the legend for them.
-export function coloured(shown, { array, meaning }, planes, room) {
+// Pixels of one plane, or of one for each of the `parts` that are composed, and the legend for them.
+export function coloured(shown, { meaning }, planes, parts, room) {
   const [plane] = planes;
-  if (shown.inColour) {
-    const limits = planes.map((each) => (array.isByte ? [0, 255] : limitsOf(each) ?? [0, 1]));
-    return { pixels: mixed(planes, limits), legend: [] };
-  }
+  if (parts) return { pixels: mixed(planes, parts), legend: shown.composite.isOfChannels ? [legendOfParts(parts, meaning)] : [] };
   if (meaning.flags) return { pixels: categorised(plane, meaning.flags), legend: [categories(meaning.flags)] };
   const colours = coloursOf(shown.scale ?? "viridis", shown.isReversed);
   const norm = normOf(shown.norm, shown.low ?? 0, shown.high ?? 1);
@@ -34,6 +31,11 @@ export function coloured(shown, { array, meaning }, planes, room) {
   const words = element("p", { class: "outside" }, ...legendInWords(norm, outside, meaning));
   const legend = outside.n ? [bar(room, colours, norm, meaning.units, outside), words] : [element("p", {}, "No values here.")];
   return { pixels: scaled(plane, colours, norm), legend };
+}
+
+function legendOfParts(parts, meaning) {
+  const told = ({ label, low, high }) => (low === undefined ? `${label}: no values here` : `${label}: ${roughly(low)} to ${meaning.withUnits(roughly(high))}`);
+  return namedColours(parts.map((part) => [rgbOf(part.colour), told(part)]));
 }
 
 function legendInWords({ low, high }, { n, below, above, least, greatest }, meaning) {

@@ -1,19 +1,20 @@
 // One level of detail of an array, with the coordinates of its dimensions.
 import { coordinateOf, ShownArray } from "./array.js";
+import { bandsOf } from "./composite.js";
 
 const MOST_LABELS = 1_000_000;
 
 export class Opened {
-  static async level(store, { path, dims, coordinates: paths, earth }) {
+  static async level(store, { path, dims, coordinates: paths, earth, channels }) {
     const [array, ...coordinates] = await Promise.all([
       ShownArray.open(store, path),
       ...paths.map((each) => (each ? coordinateOf(store, each, MOST_LABELS) : null)),
     ]);
-    return new Opened(path, dims, array, coordinates, earth);
+    return new Opened(path, dims, array, coordinates, { earth, channels });
   }
 
-  constructor(path, dims, array, coordinates, earth) {
-    Object.assign(this, { path, dims, array, coordinates, earth, shape: array.shape, meaning: array.meaning });
+  constructor(path, dims, array, coordinates, { earth, channels }) {
+    Object.assign(this, { path, dims, array, coordinates, earth, channels, shape: array.shape, meaning: array.meaning, isByte: array.isByte });
     this.problems = [];
     // Done when the values of coordinates are there, which are read beside the array's own, or are
     // known not to come: labels that cannot be read are no reason to show nothing.
@@ -26,6 +27,7 @@ export class Opened {
   }
 
   label(axis, index) {
+    if (axis === this.channels?.axis) return this.channels.entries[index].label;
     return this.coordinates[axis]?.label(index) ?? String(index);
   }
 
@@ -46,15 +48,13 @@ export class Opened {
     const across = this.coordinates.findIndex((each) => each?.isHorizontal);
     if (up >= 0 && across >= 0) return [up, across];
     if (this.earth) return this.earth.dims.map((dim) => this.dims.indexOf(dim));
-    const others = this.dims.map((_, axis) => axis).filter((axis) => axis !== this.bands);
-    return others.length < 2 ? [0, 1] : others.slice(-2);
+    return axesOfImage(this);
   }
+}
 
-  // The dimension of three or four bands that may be red, green and blue; null without one.
-  get bands() {
-    const found = this.dims.findIndex(
-      (dim, axis) => /^(band|bands|sample|samples|channel|channels|rgb|s|c)(_\d+)?$/i.test(dim) && [3, 4].includes(this.shape[axis]),
-    );
-    return found < 0 || this.dims.length < 3 ? null : found;
-  }
+// The last two dimensions that are not bands or channels.
+export function axesOfImage({ dims, shape, channels }) {
+  const apart = channels?.axis ?? bandsOf(dims, shape);
+  const others = dims.map((_, axis) => axis).filter((axis) => axis !== apart);
+  return others.length < 2 ? [0, 1] : others.slice(-2);
 }

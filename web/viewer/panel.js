@@ -1,5 +1,6 @@
 // The controls of a picture: sliders through what is not shown, and how the rest is drawn.
 import { button, choice, number, slider, tick } from "./controls.js";
+import { compositeControls } from "./parts.js";
 import { GROUPS } from "./colours/scales.js";
 import { NORMS } from "./colours/norms.js";
 import { element } from "./dom.js";
@@ -10,8 +11,11 @@ import { MOST_ALONG } from "./shown.js";
 export function panel(viewer) {
   const isSmall = matchMedia("(max-width: 40rem)").matches;
   const wasOpen = viewer.controls.querySelector("details")?.open ?? !isSmall;
-  const folded = element("details", { open: wasOpen }, element("summary", {}, "Display"), element("div", { class: "controls" }, ...display(viewer)));
+  const folded = element("details", { open: wasOpen }, element("summary", {}, "Display"), element("div", { class: "controls" }, ...display(viewer)), ...compositeControls(viewer));
+  const all = () => [...viewer.controls.querySelectorAll("input, select, button, summary")];
+  const focused = all().indexOf(document.activeElement);
   viewer.controls.replaceChildren(element("div", { class: "controls" }, ...sliders(viewer)), folded);
+  all()[focused]?.focus();
 }
 
 function sliders(viewer) {
@@ -60,17 +64,9 @@ function display(viewer) {
 
 function colours(viewer) {
   const { opened, shown } = viewer;
-  const parts = [];
-  if (shown.bands !== null) {
-    parts.push(tick("Bands as red, green, blue", shown.inColour, (on) => {
-      shown.inColour = on;
-      viewer.changedAxes();
-    }));
-  }
-  if (shown.inColour || opened.meaning.flags) return parts;
+  if (shown.parts || opened.meaning.flags) return [];
   const repaint = (name) => (value) => viewer.repaint({ [name]: value });
   return [
-    ...parts,
     choice("Colours", GROUPS, shown.scale, repaint("scale")),
     tick("Reversed", shown.isReversed, repaint("isReversed")),
     choice("Spread", NORMS, shown.norm, repaint("norm")),

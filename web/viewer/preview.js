@@ -1,9 +1,11 @@
 // Small pictures in the list of catalogs: the first plane of an array, by its coarsest level.
 import { coordinateOf, ShownArray } from "./array.js";
+import { Composite, fitParts } from "./composite.js";
+import { axesOfImage } from "./opened.js";
 import { suited } from "./colours/choosing.js";
 import { limitsOf, sorted } from "./colours/limits.js";
 import { normOf } from "./colours/norms.js";
-import { categorised, scaled } from "./colours/paint.js";
+import { categorised, mixed, scaled } from "./colours/paint.js";
 import { coloursOf } from "./colours/scales.js";
 import { Store } from "./store.js";
 
@@ -12,8 +14,9 @@ const MOST_ALONG = 2048;
 
 export async function preview(canvas) {
   const store = new Store(canvas.dataset.view);
-  const { path, shape, coordinates } = JSON.parse(canvas.dataset.levels).at(-1);
-  const axes = [shape.length - 2, shape.length - 1];
+  const level = JSON.parse(canvas.dataset.levels).at(-1);
+  const { path, shape, coordinates } = level;
+  const axes = axesOfImage(level);
   const array = await ShownArray.open(store, path);
   if (axes.some((axis) => shape[axis] > MOST_ALONG) || array.bytesOf(axes, MOST_ALONG) > MOST_BYTES) {
     canvas.hidden = true;
@@ -23,8 +26,14 @@ export async function preview(canvas) {
   const labels = coordinates[axes[0]];
   const up = labels ? await coordinateOf(store, labels, MOST_ALONG) : null;
   await up?.reading;
-  const { values, height, width } = await array.plane(...axes, shape.map(() => 0), {});
-  const pixels = painted(values, array, path);
+  const composite = Composite.of({ ...level, meaning: array.meaning, isByte: array.isByte });
+  const parts = composite?.isSuited ? composite.shown : null;
+  const first = shape.map(() => 0);
+  const planes = await Promise.all((parts ? parts.map(({ at }) => first.with(composite.axis, at)) : [first]).map((at) => array.plane(...axes, at, {})));
+  const [{ height, width }] = planes;
+  const values = planes.map((plane) => plane.values);
+  if (parts) fitParts(parts, values);
+  const pixels = parts ? mixed(values, parts) : painted(values[0], array, path);
   const isTurned = Boolean(up?.up && (up.up > 0) === up.ascends);
   const rows = Array.from({ length: height }, (_, row) => (isTurned ? height - 1 - row : row));
   const image = new ImageData(width, height);

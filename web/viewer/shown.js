@@ -1,5 +1,6 @@
 // What is shown of an array: which plane, in what colours, how near. The address says all of it.
 import { NAMES } from "./colours/scales.js";
+import { Composite } from "./composite.js";
 import { held, WHOLE } from "./glass.js";
 import { VIEWS } from "./map/views.js";
 
@@ -18,9 +19,9 @@ export class Shown {
     if (rows !== columns) Object.assign(this, { rows, columns });
     this.at = dims.map((_, number) => inside(number, asked[`at${number}`]));
     this.windows = Object.fromEntries([this.rows, this.columns].map((along) => [along, inside(along, asked[`from${along}`])]));
-    this.bands = opened.bands;
-    this.inColour = this.bands !== null && (asked.rgb ?? (opened.array.isByte ? "1" : "0")) === "1";
-    this.isByte = opened.array.isByte;
+    this.composite = Composite.of(opened);
+    this.isComposed = asked.compose ? asked.compose !== "no" : Boolean(this.composite?.isSuited);
+    this.composite?.take(asked.compose ?? "", shape[this.composite.axis]);
     this.scale = NAMES.includes(asked.colours) ? asked.colours : undefined;
     this.isReversed = asked.reversed === "1";
     this.norm = ["linear", "log", "symlog"].includes(asked.norm) ? asked.norm : undefined;
@@ -40,8 +41,14 @@ export class Shown {
     this.isPlotted = asked.plot === "1" && this.point !== undefined;
   }
 
+  // Channels or bands that the picture is composed of; null if it shows one plane.
+  get parts() {
+    const isPossible = this.composite && ![this.rows, this.columns].includes(this.composite.axis);
+    return isPossible && this.isComposed ? this.composite.shown : null;
+  }
+
   hiddenAxes() {
-    const shown = [this.rows, this.columns, ...(this.inColour ? [this.bands] : [])];
+    const shown = [this.rows, this.columns, ...(this.parts ? [this.composite.axis] : [])];
     return this.at.map((_, axis) => axis).filter((axis) => !shown.includes(axis));
   }
 
@@ -61,8 +68,9 @@ export class Shown {
     if (hasLevels) state.level = this.level;
     for (const axis of this.hiddenAxes()) state[`at${axis}`] = this.at[axis];
     for (const axis of [this.rows, this.columns]) if (this.windows[axis]) state[`from${axis}`] = this.windows[axis];
-    if (this.inColour || (this.bands !== null && this.isByte)) state.rgb = Number(this.inColour);
-    if (!this.inColour && !isCategories) {
+    if (this.parts) state.compose = String(this.composite);
+    else if (this.composite?.isSuited) state.compose = "no";
+    if (!this.parts && !isCategories) {
       Object.assign(state, { colours: this.scale, low: this.low, high: this.high });
       if (this.isReversed) state.reversed = 1;
       if (this.norm !== "linear") state.norm = this.norm;

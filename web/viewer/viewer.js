@@ -3,6 +3,7 @@ import { askWhether } from "./asking.js";
 import { AxisOfMap, AxisOfPicture } from "./axes.js";
 import { drawCoasts } from "./coast.js";
 import { coloured, fitted } from "./colouring.js";
+import { fitParts } from "./composite.js";
 import { button } from "./controls.js";
 import { element } from "./dom.js";
 import { Frame } from "./frame.js";
@@ -144,9 +145,9 @@ export class Viewer {
   }
 
   readPlanes(signal, at = this.shown.at) {
-    const { rows, columns, bands, inColour } = this.shown;
-    const one = (band) => this.opened.array.plane(rows, columns, at.map((place, axis) => (axis === bands && band !== null ? band : place)), this.windows(), signal);
-    return Promise.all((inColour ? [0, 1, 2] : [null]).map(one));
+    const { rows, columns, parts, composite } = this.shown;
+    const one = (place) => this.opened.array.plane(rows, columns, place, this.windows(), signal);
+    return Promise.all(parts ? parts.map((part) => one(at.with(composite.axis, part.at))) : [one(at)]);
   }
 
   // Where the plane is on earth, read once for all planes of the same place; that it cannot be read is
@@ -174,7 +175,7 @@ export class Viewer {
   }
 
   async loadOnce(signal) {
-    const { rows, columns } = this.shown;
+    const { rows, columns, parts } = this.shown;
     const windows = this.windows();
     const [planes] = await Promise.all([this.readPlanes(signal), this.findEarth()]);
     if (rows !== this.shown.rows || columns !== this.shown.columns) return;
@@ -182,7 +183,7 @@ export class Viewer {
     this.planes = planes.map(({ values }) => values);
     this.words = planes.map(({ words }) => words);
     if (this.place.dataset.ready === "failed") this.say("");
-    Object.assign(this, { height, width, origin: [windows[rows][0], windows[columns][0]] });
+    Object.assign(this, { parts, height, width, origin: [windows[rows][0], windows[columns][0]] });
     this.isStale = this.loading.isWished;
     this.arrange();
     this.repaint();
@@ -250,15 +251,22 @@ export class Viewer {
   repaint(change = {}) {
     Object.assign(this.shown, change);
     if (!this.planes) return;
-    const fit = this.shown.inColour || this.opened.meaning.flags ? null : fitted(this.shown, this.opened, this.planes[0]);
-    Object.assign(this.shown, fit);
-    const { pixels, legend } = coloured(this.shown, this.opened, this.planes, this.legend.clientWidth);
+    const fit = this.fit();
+    const { pixels, legend } = coloured(this.shown, this.opened, this.planes, this.parts, this.legend.clientWidth);
     this.legend.replaceChildren(...legend);
     this.picture.paint(pixels, this.width, this.height);
     this.picture.draw();
     if (fit || Object.keys(change).length) panel(this);
     this.count();
     this.keep();
+  }
+
+  // Gives limits to what has none; whether it did.
+  fit() {
+    if (this.parts) return fitParts(this.parts, this.planes);
+    const fit = this.opened.meaning.flags ? null : fitted(this.shown, this.opened, this.planes[0]);
+    Object.assign(this.shown, fit);
+    return fit !== null;
   }
 
   count() {
@@ -289,9 +297,9 @@ export class Viewer {
     if (this.isStale) return;
     const { dims } = this.opened;
     const at = this.elementAt();
-    const values = this.words.map((words) => words(...this.picture.cursor));
+    const values = this.words.map((words, number) => (this.parts && this.shown.composite.isOfChannels ? `${this.parts[number].label} ` : "") + words(...this.picture.cursor));
     const place = dims
-      .map((dim, axis) => (this.shown.inColour && axis === this.shown.bands ? "" : `${dim} ${this.opened.label(axis, at[axis])}`))
+      .map((dim, axis) => (this.parts && axis === this.shown.composite.axis ? "" : `${dim} ${this.opened.label(axis, at[axis])}`))
       .filter(Boolean);
     if (this.earth && !(this.opened.coordinates[this.shown.rows]?.isLatitude)) place.push(onEarth(...this.earth.at(this.picture.cursor[1] + 0.5, this.picture.cursor[0] + 0.5)));
     this.telling.tell(`${values.join(", ")} at ${place.join(", ")}`, at);

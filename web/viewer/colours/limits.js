@@ -12,8 +12,9 @@ export function sorted(values) {
   return found.subarray(0, n).sort();
 }
 
-// From 2 to 98 %, about the centre or from the value that the colours ask for; null without values.
-export function limitsOf(values, { centre, from, cycle, norm } = {}, units = "") {
+// From 2 to 98 %, or as much `outside` as is asked for, about the centre or from the value that the
+// colours ask for; null without values.
+export function limitsOf(values, { centre, from, cycle, norm, outside } = {}, units = "") {
   const inOrder = sorted(values);
   if (!inOrder.length) return null;
   if (cycle && /deg/.test(units)) return inOrder[0] < 0 ? [-180, 180] : [0, 360];
@@ -21,7 +22,7 @@ export function limitsOf(values, { centre, from, cycle, norm } = {}, units = "")
     const positive = inOrder.subarray(inOrder.findIndex((value) => value > 0));
     return inOrder.at(-1) > 0 ? between(positive) : between(inOrder);
   }
-  const [low, high] = between(inOrder);
+  const [low, high] = between(inOrder, outside);
   if (centre !== undefined) {
     const far = Math.max(centre - low, high - centre);
     return far > 0 ? [centre - far, centre + far] : [centre - 1, centre + 1];
@@ -30,8 +31,8 @@ export function limitsOf(values, { centre, from, cycle, norm } = {}, units = "")
   return [low, high];
 }
 
-function between(inOrder) {
-  const [low, high] = [quantileSorted(inOrder, 0.02), quantileSorted(inOrder, 0.98)];
+function between(inOrder, outside = 0.02) {
+  const [low, high] = [quantileSorted(inOrder, outside), quantileSorted(inOrder, 1 - outside)];
   return low < high ? [low, high] : [inOrder[0], inOrder.at(-1)];
 }
 

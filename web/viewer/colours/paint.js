@@ -33,13 +33,29 @@ export function categorised(values, flags) {
   return Uint32Array.from(values, (value) => table.get(value) ?? 0);
 }
 
-// Three planes as red, green and blue, each between its own limits.
-export function mixed(planes, limits) {
-  return Uint32Array.from(planes[0], (_, i) => {
-    const colour = planes.map((plane, band) => {
-      const [low, high] = limits[band];
-      return Math.min(255, Math.max(0, Math.round(((plane[i] - low) / (high - low || 1)) * 255)));
-    });
-    return colour.some(Number.isNaN) ? 0 : packed(colour);
-  });
+// Planes that each add a colour, the more of it the nearer to their upper limit; where one of them has no
+// value, there is none.
+export function mixed(planes, parts) {
+  const adding = parts.map(({ colour, low, high }) => ({ low, span: high - low || 1, colour: rgbOf(colour) }));
+  const pixels = new Uint32Array(planes[0].length);
+  for (let i = 0; i < pixels.length; i++) {
+    let red = 0;
+    let green = 0;
+    let blue = 0;
+    for (let number = 0; number < adding.length; number++) {
+      const { low, span, colour } = adding[number];
+      const share = Math.min(1, Math.max(0, (planes[number][i] - low) / span));
+      red += share * colour[0];
+      green += share * colour[1];
+      blue += share * colour[2];
+    }
+    if (red === red) pixels[i] = ((255 << 24) | (whole(blue) << 16) | (whole(green) << 8) | whole(red)) >>> 0; // no lists: there are millions
+  }
+  return pixels;
+}
+
+const whole = (level) => (level > 255 ? 255 : Math.round(level));
+
+export function rgbOf(colour) {
+  return [0, 2, 4].map((start) => Number.parseInt(colour.slice(start, start + 2), 16));
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any
 
+from gridref.faces.picture import shortened
 from gridref.faces.web.earth import earth_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import text_of
@@ -28,6 +30,8 @@ class Level:
         Path of the array that labels each dimension; None where there is none.
     earth
         Where its elements are on earth; see `earth_of`.
+    channels
+        Which dimension has the channels of microscopy, and how each is shown; see `_channels`.
     """
 
     path: str
@@ -35,6 +39,7 @@ class Level:
     dims: tuple[str, ...]
     coordinates: tuple[str | None, ...]
     earth: dict[str, Any] | None = None
+    channels: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, group: VirtualGroup, path: str) -> Level:
@@ -42,7 +47,8 @@ class Level:
         array = group[path]
         assert isinstance(array, VirtualArray)
         labels = tuple(_coordinate(group, path, dim) for dim in array.dims)
-        return cls(path, array.shape, array.dims, labels, earth_of(group, path))
+        channels = _channels(_multiscale(group, path), array.shape)
+        return cls(path, array.shape, array.dims, labels, earth_of(group, path), channels)
 
     def among(self, paths: Container[str]) -> Level:
         """It with only those coordinates that are there."""
@@ -60,9 +66,11 @@ class Level:
 def levels(group: VirtualGroup, path: str) -> list[Level]:
     """The array at a path, and coarser ones of the same rank, the finest first.
 
-    Sources: OME-Zarr 0.5 (multiscales); groups ``overview_1``, … are gridref's own for GeoTIFF.
+    Sources: OME-Zarr (multiscales); groups ``overview_1``, … are gridref's own for GeoTIFF.
     """
-    below = _multiscale(group, path) or _overviews(group, path)
+    listed = _multiscale(group, path)
+    coarser = [] if listed is None else listed.coarser_than(path)
+    below = [each for each in coarser if _is_array(group, each)] or _overviews(group, path)
     found = [Level.of(group, each) for each in (path, *below[: MOST_LEVELS - 1])]
     return [level for level in found if len(level.shape) == len(found[0].shape)]
 
@@ -91,28 +99,106 @@ def _overviews(group: VirtualGroup, path: str) -> Sequence[str]:
     return list(takewhile(lambda each: _is_array(group, each), named))
 
 
-def _multiscale(group: VirtualGroup, path: str) -> Sequence[str]:
-    """Arrays that an ``ome`` attribute of a group above lists after this one."""
+@dataclass(frozen=True)
+class _Multiscale:
+    """What the attributes of a group say of the levels of an image.
+
+    Attributes
+    ----------
+    paths
+        Of the levels' arrays, the finest first.
+    axes
+        As stated.
+    omero
+        How channels are shown, as stated.
+    """
+
+    paths: Sequence[str]
+    axes: Any
+    omero: Any
+
+    def coarser_than(self, path: str) -> Sequence[str]:
+        return self.paths[self.paths.index(path) + 1 :]
+
+
+def _multiscale(group: VirtualGroup, path: str) -> _Multiscale | None:
+    """The one of a group above that lists the array at a path."""
     parts = path.split("/")
     for depth in range(len(parts)):
         above = "/".join(parts[:depth])
         holder = group[above] if above else group
-        for listed in _listed(holder.attrs):
-            paths = [f"{above}/{each}".lstrip("/") for each in listed]
-            if path in paths:
-                below = paths[paths.index(path) + 1 :]
-                return [each for each in below if _is_array(group, each)]
-    return []
+        for found in _multiscales(holder.attrs, above):
+            if path in found.paths:
+                return found
+    return None
 
 
-def _listed(attrs: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The paths of each multiscale; attributes may be anything."""
-    ome = attrs.get("ome")
+def _multiscales(attrs: Mapping[str, Any], above: str) -> Iterator[_Multiscale]:
+    """Those that attributes state, which may be anything: of OME-Zarr 0.5 below ``ome``."""
+    ome = attrs.get("ome", attrs)
     scales = ome.get("multiscales") if isinstance(ome, Mapping) else None
     for scale in scales if isinstance(scales, list) else ():
         datasets = scale.get("datasets") if isinstance(scale, Mapping) else None
         if isinstance(datasets, list) and all(isinstance(each, Mapping) for each in datasets):
-            yield [str(each.get("path", "")) for each in datasets]
+            paths = [f"{above}/{each.get('path', '')}".lstrip("/") for each in datasets]
+            yield _Multiscale(paths, scale.get("axes"), ome.get("omero"))
+
+
+# Channels of microscopy
+
+MOST_CHANNELS = 256
+MOST_LABEL = 80
+_MOST_LIMIT = 1e300
+_COLOUR = re.compile(r"#?([0-9A-Fa-f]{6})")
+
+
+def _channels(listed: _Multiscale | None, shape: Sequence[int]) -> dict[str, Any] | None:
+    """``axis``, and of each channel ``label``, ``colour``, ``window`` and ``active``.
+
+    Colours are six hexadecimal digits, and None where nothing is stated. So are windows: one as
+    wide as the range of the values was not chosen by anybody.
+
+    Source: OME-Zarr 0.5, "omero".
+    """
+    axis = None if listed is None else _channel_axis(listed.axes, len(shape))
+    if listed is None or axis is None or not isinstance(listed.omero, Mapping):
+        return None
+    stated = listed.omero.get("channels")
+    if not isinstance(stated, list) or not 1 <= len(stated) == shape[axis] <= MOST_CHANNELS:
+        return None
+    return {"axis": axis, "entries": [_channel(each, number) for number, each in enumerate(stated)]}
+
+
+def _channel_axis(axes: Any, ndim: int) -> int | None:
+    """OME-Zarr 0.3 states names, later versions types as well."""
+    if not isinstance(axes, list) or len(axes) != ndim:
+        return None
+    kinds = [each.get("type") if isinstance(each, Mapping) else each for each in axes]
+    return next((axis for axis, kind in enumerate(kinds) if kind in ("channel", "c")), None)
+
+
+def _channel(stated: Any, number: int) -> dict[str, Any]:
+    said = stated if isinstance(stated, Mapping) else {}
+    colour = _COLOUR.fullmatch(str(said.get("color", "")))
+    return {
+        "label": shortened(str(said.get("label") or f"channel {number}"), MOST_LABEL),
+        "colour": colour and colour[1].lower(),
+        "window": _window(said.get("window")),
+        "active": said.get("active") is not False,
+    }
+
+
+def _window(stated: Any) -> list[float] | None:
+    said = stated if isinstance(stated, Mapping) else {}
+    low, high = (_number(said.get(name)) for name in ("start", "end"))
+    if low is None or high is None or not low < high:
+        return None
+    return None if (low, high) == (said.get("min"), said.get("max")) else [low, high]
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and -_MOST_LIMIT < value < _MOST_LIMIT
+    return value if is_number else None
 
 
 def _is_array(group: VirtualGroup, path: str) -> bool:
