@@ -18,7 +18,7 @@ from gridref.faces.http import create_app
 from gridref.faces.web.snippets import GRIDLOOK
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
-from gridref.model.manifest import ChunkManifest, Source
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from tests.browser.visits import Visit
 from tests.uvicorn_server import running
 
@@ -178,29 +178,48 @@ def test_a_server_of_two_thousand_catalogs(visit: Visit, cube: Path) -> None:
 
 @pytest.mark.long
 def test_a_million_chunks(visit: Visit, tmp_path: Path) -> None:
+    n = 1_000_000
+    random = np.random.default_rng(9)
+    state = np.where(random.random(n) < 0.1, ChunkState.MISSING, ChunkState.RANGE)
+    length = np.where(state == ChunkState.MISSING, 0, random.integers(1, 5_000, n))
+    offset = np.cumsum(length) - length
     path = tmp_path / "million.bin"
-    path.write_bytes(bytes(1_000_000))
+    with path.open("wb") as file:
+        file.truncate(int(length.sum()))
     status = path.stat()
     manifest = ChunkManifest.from_columns(
         [Source(str(path), status.st_size, status.st_mtime_ns)],
-        offset=np.arange(1_000_000),
-        length=1,
+        offset=offset,
+        length=length,
+        state=state,
     )
     encoding = Encoding((1, 1), np.dtype("u1"), (bytes_codec(np.dtype("u1")),))
     array = VirtualArray.of_one_block(
         (1_000, 1_000), np.dtype("u1"), encoding=encoding, manifest=manifest, dims=("y", "x")
     )
+    held = np.flatnonzero(state != ChunkState.MISSING)
+    _, counts = np.unique(np.floor(np.log2(length[held])), return_counts=True)
+    element = int(held[held >= 1_001][0])
+    row, column = divmod(element, 1_000)
     with running(create_app({"m": VirtualGroup({"a": array})}, access_log=False)) as url:
         page = visit.page
         see_map(visit, f"{url}/m/array/a")
-        assert page.evaluate(READY) == "1000000"
+        assert page.evaluate(READY) == str(n)
         page.locator("#sizes table").wait_for()
-        assert page.locator("#sizes tbody td").first.text_content() == "1000000"
+        sizes = page.locator("#sizes tbody td:nth-of-type(1)").all_text_contents()
+        assert sizes == [str(count) for count in counts]
+        caption = page.locator("#sizes caption").text_content()
+        assert caption.startswith(f"{n - len(held)} missing, {len(held)} range; ")
+        assert not [each for each in visit.asked if "/sizes/" in each]  # counted from the map
         page.locator("#chunk-map").focus()
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("ArrowRight")
-        page.get_by_text("Chunk y 1, x 1: byte range of a source, 1 B stored").wait_for()
-        page.get_by_text("; million.bin, bytes 1001 to 1002").wait_for()
+        for _ in range(row):
+            page.keyboard.press("ArrowDown")
+        for _ in range(column):
+            page.keyboard.press("ArrowRight")
+        told = f"Chunk y {row}, x {column}: byte range of a source, "
+        visit.wait(f"document.getElementById('chunk-told').textContent.startsWith('{told}')")
+        start = int(offset[element])
+        page.get_by_text(f"; million.bin, bytes {start} to {start + length[element]}").wait_for()
         assert str(tmp_path) not in page.content()
         page.goto("about:blank")
 

@@ -54,6 +54,7 @@ class ChunkListing:
         self._of_block = self.n_chunks.prod(axis=1)
         self._ends = np.cumsum(self._of_block)
         self._leaps = bool((np.abs(array.blocks.step) > 1).any())
+        self.runs_backward = bool((array.blocks.step < 0).any())
 
     @property
     def n_rows(self) -> int:
@@ -132,7 +133,7 @@ class ListedChunks:
         """Some of the rows."""
         return ListedChunks(self.listing, self.block[rows], self.index[rows])
 
-    @property
+    @cached_property
     def chunk(self) -> Int64Array:
         """int64 (n, ndim), chunk coords in the array: counted along each axis over all blocks."""
         return self.listing.first_chunk[self.block] + self.index
@@ -141,6 +142,8 @@ class ListedChunks:
     def stored(self) -> Int64Array:
         """int64 (n, ndim), chunk coords in the block's stored array."""
         listing, block = self.listing, self.block
+        if not listing.runs_backward:
+            return listing.low[block] + self.index
         backward = listing.array.blocks.step[block] < 0
         last = listing.n_chunks[block] - 1
         return listing.low[block] + np.where(backward, last - self.index, self.index)

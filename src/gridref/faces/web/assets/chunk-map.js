@@ -13,7 +13,10 @@ const SOURCE_COLOURS = [
   [34, 113, 178], [230, 130, 20], [27, 140, 100], [200, 60, 110], [120, 90, 200], [160, 130, 30],
   [70, 170, 200], [190, 90, 50], [100, 150, 50], [150, 70, 150],
 ];
+const STATE_NAMES = ["missing", "range", "inline"];
 const NO_SOURCE = 2 ** 32 - 1;
+const MOST_STORED = 2 ** 32 - 1; // stands for more, too
+const MISSING = 0;
 const NOTHING = 255;
 const MOST_ASPECT = 16;
 
@@ -338,9 +341,29 @@ function follow() {
   at.y = Math.min(Math.max(at.y, y + 1 - height), y);
 }
 
+// How many chunks there are of each size: counted here if the map has them all and knows their sizes.
+function counted() {
+  const counts = { states: {}, sizes: [], stored_bytes: 0, left_out: map.left_out };
+  const [byState, byPower] = [new Array(STATE_NAMES.length).fill(0), new Array(32).fill(0)];
+  for (let i = 0; i < map.n; i++) {
+    const state = map.state[i];
+    if (state === NOTHING) continue;
+    byState[state] += 1;
+    if (state === MISSING) continue;
+    const stored = map.stored[i];
+    if (stored === MOST_STORED) return null;
+    byPower[31 - Math.clz32(stored || 1)] += 1;
+    counts.stored_bytes += stored;
+  }
+  byState.forEach((n, state) => n && (counts.states[STATE_NAMES[state]] = n));
+  byPower.forEach((n, power) => n && counts.sizes.push([2 ** power, n]));
+  return counts;
+}
+
 async function sizes() {
   const place = document.getElementById("sizes");
-  const counts = await (await answered(canvas.dataset.sizes)).json();
+  const isWhole = map && canvas.dataset.hidden.split(",").every((each) => !each || each.endsWith(":1"));
+  const counts = (isWhole ? counted() : null) ?? (await (await answered(canvas.dataset.sizes)).json());
   const most = Math.max(...counts.sizes.map(([, n]) => n), 1);
   const table = document.createElement("table");
   table.createCaption().textContent =
@@ -379,8 +402,7 @@ if (canvas) {
     (entries) => {
       if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
       sight.disconnect();
-      load().catch(failed);
-      sizes().catch(failed);
+      load().catch(failed).then(sizes).catch(failed);
     },
     { rootMargin: "50%" },
   );
