@@ -24,6 +24,7 @@ def test_write_list_update_and_drop(cube: Cube) -> None:
     assert "tas: 24x12x14 in chunks of 24x5x5: 0.0154 MB in 1 shard, each" in done.stderr
     shown = run_command("info", cube.url).stdout
     assert "tas: overlay 0, chunks allx5x5, 100 % covered" in shown
+    assert "tas: overlay 0, chunks allx5x5" in run_command("info", cube.url, "tas").stdout
     gridref.open_catalog(cube.url).append(cube.write(6, np.ones((4, 12, 14), "f4")))
     assert "85.7 % covered" in run_command("info", cube.url).stdout
     updated = run_command("rechunk", cube.url, "tas", "--update")

@@ -62,6 +62,16 @@ class OverlayInfo:
     is_unfinished: bool
     to: str
 
+    @property
+    def chunks_in_words(self) -> str:
+        """Chunk lengths as commands and pages show them: ``allx20x20``."""
+        return "x".join({-1: "all", 0: "any"}.get(n, str(n)) for n in self.chunks)
+
+    @property
+    def where_in_words(self) -> str:
+        """Labels between which it lies: ``lat 40 to 60``; empty for all of the array."""
+        return ", ".join(f"{dim} {low} to {high}" for dim, (low, high) in self.where.items())
+
 
 def overlays_of(group: CatalogGroup) -> tuple[OverlayInfo, ...]:
     """The overlays of a catalog, by array."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -69,13 +69,14 @@ def left_out(report: ScanReport) -> list[str]:
     return lines
 
 
-def overlay_lines(group: CatalogGroup) -> list[str]:
-    """The overlays of a catalog, a line each."""
+def overlay_lines(group: CatalogGroup, arrays: Container[str]) -> list[str]:
+    """The overlays of some arrays of a catalog, a line each."""
     lines = []
     for each in overlays_of(group):
-        lengths = "x".join({-1: "all", 0: "any"}.get(n, str(n)) for n in each.chunks)
-        parts = [f"{each.array}: overlay {each.number}, chunks {lengths}"]
-        parts += [f"{dim} {low} to {high}" for dim, (low, high) in each.where.items()]
+        if each.array not in arrays:
+            continue
+        parts = [f"{each.array}: overlay {each.number}, chunks {each.chunks_in_words}"]
+        parts += filter(None, [each.where_in_words])
         parts.append(f"{100 * each.covered:.3g} % covered")
         parts.append(f"{human_bytes(each.n_bytes)} in {each.n_objects} objects")
         if each.is_unfinished:

@@ -215,10 +215,10 @@ def _print_catalog(
             console.print(line, highlight=False)
         for line in left_out(group.report):
             console.print(Text.assemble(("left out ", "yellow"), line), soft_wrap=True)
-        for line in overlay_lines(group):
-            console.print(Text(line), soft_wrap=True)
-        if group.info.n_checksums:
-            console.print(f"{group.info.n_checksums} stored chunks have checksums", highlight=False)
+    for line in overlay_lines(group, arrays):
+        console.print(Text(line), soft_wrap=True)
+    if not one_array and group.info.n_checksums:
+        console.print(f"{group.info.n_checksums} stored chunks have checksums", highlight=False)
     if one_array or any(each.n_blocks > 1 for each in arrays.values()):
         path, drawn = _largest(arrays)
         console.print()

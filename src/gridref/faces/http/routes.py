@@ -303,7 +303,8 @@ def _array(catalog: ServedCatalog, path: str) -> VirtualArray | None:
 def _array_page(catalog: ServedCatalog, path: str, array: VirtualArray, asked: Asked) -> Page:
     views = {name: _view(catalog, name, path) for name in catalog.spaces}
     name, group, document = catalog.name, catalog.group, partial(_document, catalog)
-    return _html(array_page(asked.links, name, path, group, views, document, asked.origin))
+    origin, kept = asked.origin, catalog.kept
+    return _html(array_page(asked.links, name, path, group, views, document, origin, kept))
 
 
 def _document(catalog: ServedCatalog, path: str) -> dict[str, Any] | None:

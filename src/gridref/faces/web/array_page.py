@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gridref.catalog import CatalogGroup
 from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError
 from gridref.faces.picture import (
     MOST_ALONG,
@@ -20,6 +21,7 @@ from gridref.faces.picture import (
     sizes_in_words,
     stored_edges,
 )
+from gridref.faces.web.catalog_page import overlays_section
 from gridref.faces.web.chunk_files import ChunkFiles
 from gridref.faces.web.chunk_map import MapAxes, MapFiles
 from gridref.faces.web.frame import (
@@ -66,6 +68,7 @@ def array_page(
     views: dict[str, ArrayView | GridrefError],
     document: Document,
     origin: str,
+    kept: CatalogGroup | None = None,
 ) -> bytes:
     """The page of an array.
 
@@ -83,6 +86,8 @@ def array_page(
         The ``zarr.json`` in the portable view of the array at a path; None if it cannot be shown.
     origin
         The server's address, for lines to copy.
+    kept
+        The catalog; None for a group in memory.
     """
     array = group[path]
     assert isinstance(array, VirtualArray)
@@ -97,6 +102,7 @@ def array_page(
         attributes_section(array.attrs),
         _grid(array),
         _encodings(array),
+        overlays_section(kept, [array]),
         _views(views),
         _chunk_map(links, name, path, array) if is_drawable(array) else None,
         opening(snippets(links.view(origin, name), path, linked), origin),

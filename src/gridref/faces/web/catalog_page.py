@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gridref.api.overlays import overlays_of
 from gridref.catalog import CatalogGroup
 from gridref.faces.picture import human_bytes, shortened, sizes_in_words
 from gridref.faces.web.frame import (
@@ -108,6 +109,7 @@ def catalog_page(
         _overview(links, name, group, kept, origin),
         more,
         section("Arrays", _tree(links, name, group, left_out)),
+        overlays_section(kept, group.all_arrays().values()),
         attributes_section(group.attrs),
         None if kept is None else _sources(kept, names),
         None if kept is None else _drifts(kept.report.drifts, names),
@@ -169,6 +171,24 @@ def _leaf(links: Links, name: str, path: str, array: VirtualArray, reason: str) 
         shortened(f" {told}{units}", 200),
         tag("em", f" not shown as Zarr: {reason}") if reason else None,
     ]
+
+
+def overlays_section(kept: CatalogGroup | None, arrays: Iterable[VirtualArray]) -> Content:
+    """The overlays that reads of some arrays of a catalog may use; None where there are none."""
+    used = {each.id for array in arrays for each in array.overlays}
+    rows = [
+        (
+            f"{each.array} {each.number}",
+            each.chunks_in_words,
+            each.where_in_words or "all",
+            f"{100 * each.covered:.3g} %",
+            f"{human_bytes(each.n_bytes)} in {each.n_objects:,} objects",
+        )
+        for each in (() if kept is None or not used else overlays_of(kept))
+        if each.id in used
+    ]
+    heads = ("overlay", "chunks", "part", "elements as in the files now", "size")
+    return section("Overlays", table(heads, rows, "Overlays")) if rows else None
 
 
 def _sources(kept: CatalogGroup, names: SourceNames) -> Content:

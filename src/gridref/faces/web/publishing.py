@@ -85,6 +85,7 @@ def publish(
         allow=allow,
         snapshot=snapshot,
         prefixes=prefixes,
+        overlay="none",  # which are not published
     )
     _check_sources(group)
     group = replace(group, report=_moved(group.report, prefixes or {}))
