@@ -967,10 +967,15 @@ class Catalog(CatalogGroup):
         Raises
         ------
         InvalidRequestError
-            If there is no such export, or it has no such option.
+            If there is no such export, it has no such option, or the catalog was opened with the
+            number of an overlay that there is not.
         NotRepresentableError
             Lists every array that the export cannot express, with the reason. Nothing is written.
         """
+        policy = self.opener.policy
+        if isinstance(policy, int) and policy not in {each.number for each in self.overlays()}:
+            reason = " is of no array; `gridref info` lists the overlays"
+            raise InvalidRequestError(Message(Option("overlay", policy), reason))
         own = {"storage_options": self.keeper.storage_options}
         call = _exporter(None if path is None else os.fspath(path), to, options)
         return call(self, path, **{**own, **options})

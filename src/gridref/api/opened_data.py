@@ -11,6 +11,7 @@ from gridref.api.opening import open_group
 from gridref.api.outcomes import scan_described
 from gridref.api.summary import warn_of_left_out
 from gridref.catalog import ROOT_FILE
+from gridref.catalog.overlays import OverlayPolicy
 from gridref.errors import CatalogNotFoundError, InvalidRequestError
 from gridref.formats.registry import data_names
 from gridref.io import Allow, absolute_url, is_local
@@ -27,6 +28,7 @@ def open_data(
     *,
     allow: Allow = None,
     snapshot: str | None = None,
+    overlay: OverlayPolicy | None = None,
     job: Job | None = None,
 ) -> VirtualGroup:
     """Open a catalog, scan a file, or combine files, whichever an address stands for.
@@ -40,8 +42,8 @@ def open_data(
         See `DataAddress`.
     storage_options
         Options of fsspec's filesystems.
-    allow, snapshot
-        As for `gridref.open_catalog`.
+    allow, snapshot, overlay
+        As for `gridref.open_catalog`; `overlay` of an opened catalog, too.
     job
         How files are combined.
 
@@ -61,7 +63,7 @@ def open_data(
             raise InvalidRequestError(
                 f"{', '.join(sorted(job.asked))}: for files, not for a catalog"
             )
-        return open_group(address, storage_options, allow, snapshot)
+        return open_group(address, storage_options, allow, snapshot, overlay)
 
     if isinstance(data, VirtualGroup):
         return catalog(data)
@@ -74,8 +76,9 @@ def open_data(
                 return catalog(data)
             except CatalogNotFoundError:
                 pass
-    if snapshot is not None:
-        raise InvalidRequestError("snapshot= is for catalogs")
+    for name, given in (("snapshot", snapshot), ("overlay", overlay)):
+        if given is not None:
+            raise InvalidRequestError(f"{name}= is for catalogs")
     reading = job.reading(storage_options, allow)
     if isinstance(data, str | os.PathLike) and _is_one_file(data, job):
         group = scan_described(data, reading.scanning)

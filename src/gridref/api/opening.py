@@ -6,11 +6,20 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gridref.api.readable import reader_for
-from gridref.catalog import Trust, open_catalog
-from gridref.errors import CatalogError, GroupNotFoundError, InvalidRequestError, Place
+from gridref.catalog import CatalogGroup, Trust, open_catalog
+from gridref.catalog.overlays import OverlayPolicy
+from gridref.errors import (
+    CatalogError,
+    GroupNotFoundError,
+    InvalidRequestError,
+    Message,
+    Option,
+    Place,
+)
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import near_names
@@ -28,6 +37,7 @@ def open_group(
     storage_options: StorageOptions | None = None,
     allow: Allow | Trust = None,
     snapshot: str | None = None,
+    overlay: OverlayPolicy | None = None,
     *,
     digest: str | None = None,
 ) -> VirtualGroup:
@@ -37,6 +47,8 @@ def open_group(
     ----------
     catalog, storage_options, allow, snapshot
         As for `gridref.open_store`.
+    overlay
+        As for `gridref.open_catalog`, for opened catalogs, too; None changes nothing there.
     digest
         What the catalog's digest has to be; None takes any. Pickles say it, and the snapshot: what
         they were made of is not to be taken for what a rebuilt catalog holds.
@@ -47,7 +59,7 @@ def open_group(
         If there is no usable catalog, or one of another digest.
     InvalidRequestError
         If there is no such snapshot; if something is allowed to a group that was opened before, or
-        a snapshot of it asked for.
+        a snapshot of it asked for; if overlays are asked for of a group that is no catalog.
     """
     if isinstance(catalog, VirtualGroup):
         for name, given in (("allow", allow), ("snapshot", snapshot)):
@@ -56,20 +68,34 @@ def open_group(
                     f"{name}= is for the address of a catalog: this one was opened already, with"
                     " its own"
                 )
-        return catalog
-    address = os.fspath(catalog)
+        return catalog if overlay is None else _with_overlays(catalog, overlay)
+    policy: OverlayPolicy = "auto" if overlay is None else overlay
+    opened = partial(open_catalog, os.fspath(catalog), storage_options, allow, overlay=policy)
     try:
-        group = open_catalog(address, storage_options, allow, snapshot)
+        group = opened(snapshot)
     except InvalidRequestError:
         if digest is None:
             raise
-        group = open_catalog(address, storage_options, allow)  # built anew, of the same perhaps
+        group = opened()  # built anew, of the same perhaps
     if digest not in (None, group.info.digest):
         raise CatalogError(
             "the catalog was built anew since what refers to it was pickled: open it again",
             Place(source=group.info.url),
         )
     return group
+
+
+def _with_overlays(group: VirtualGroup, overlay: OverlayPolicy) -> VirtualGroup:
+    """An opened catalog with the overlays that reads may use chosen anew.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is no catalog, or the choice is none.
+    """
+    if not isinstance(group, CatalogGroup):
+        raise InvalidRequestError(Message(Option("overlay", overlay), " is for catalogs"))
+    return group.with_overlays(overlay)
 
 
 def group_path(group: str | None) -> str:

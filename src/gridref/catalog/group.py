@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, override
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, Self, override
 
 import pyarrow as pa
 
 from gridref.catalog.document import Snapshot
 from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.listing import list_chunks, listed_sources, summed_statistics
+from gridref.catalog.overlays import OverlayOpener, OverlayPolicy, check_policy
 from gridref.catalog.parts import Part
 from gridref.catalog.sources import Trust
 from gridref.catalog.statistics import boxes, parse_condition
 from gridref.catalog.tables import open_at_once
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from gridref.options import check_names
 
@@ -76,18 +78,34 @@ class CatalogGroup(VirtualGroup):
         Its parts.
     trust
         The sources that it may read.
+    opener
+        Makes the overlays of its arrays.
     """
 
     info: CatalogInfo
     snapshot: Snapshot
     parts: tuple[Part, ...]
     trust: Trust
+    opener: OverlayOpener
     report: CatalogReport = field(default_factory=CatalogReport)
 
     def __post_init__(self) -> None:
         if not isinstance(self.report, CatalogReport):
             report = CatalogReport.of(self.report, self.snapshot.drifts)
             object.__setattr__(self, "report", report)
+
+    def with_overlays(self, policy: OverlayPolicy) -> Self:
+        """The same snapshot, with the overlays that reads may use chosen anew.
+
+        Raises
+        ------
+        InvalidRequestError
+            If the policy says nothing about overlays.
+        """
+        check_policy(policy)
+        opener = replace(self.opener, policy=policy)
+        arrays, groups = _with_overlays_of(self, opener, "")
+        return replace(self, arrays=arrays, groups=groups, opener=opener)
 
     def decided_trust(self) -> Trust:
         """The same trust, decided now, for a process on another machine."""
@@ -216,3 +234,22 @@ class CatalogGroup(VirtualGroup):
     @override
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}; catalog: {self.info.url}>"
+
+
+def _with_overlays_of(
+    group: VirtualGroup, opener: OverlayOpener, prefix: str
+) -> tuple[LazyArrays, dict[str, VirtualGroup]]:
+    """The arrays of a group with the overlays of an opener, and the groups below."""
+    groups = {}
+    for name, below in group.groups.items():
+        arrays, inner = _with_overlays_of(below, opener, f"{prefix}{name}/")
+        groups[name] = below.with_changes(arrays=arrays, groups=inner)
+
+    arrays = LazyArrays(group.arrays, partial(_opened_with, opener, group.arrays, prefix))
+    return arrays, groups
+
+
+def _opened_with(
+    opener: OverlayOpener, arrays: Mapping[str, VirtualArray], prefix: str, name: str
+) -> VirtualArray:
+    return opener.of(f"{prefix}{name}", arrays[name])

@@ -343,6 +343,7 @@ def group_of(
         snapshot=snapshot,
         parts=parts,
         trust=trust,
+        opener=opener,
     )
 
 

@@ -218,14 +218,14 @@ class OverlayOpener:
     policy: OverlayPolicy = "auto"
 
     def of(self, path: str, array: VirtualArray) -> VirtualArray:
-        """An array with its overlays."""
-        if self.policy == "none":
-            return array
+        """An array with its overlays, in place of those that it has."""
         mine = [each for each in self.snapshot.overlays if each.array == path]
         if isinstance(self.policy, int):
             mine = mine[self.policy : self.policy + 1]
+        elif self.policy == "none":
+            mine = []
         overlays = tuple(self._opened(each, array) for each in mine if each.served)
-        return array.with_changes(overlays=overlays) if overlays else array
+        return array.with_changes(overlays=overlays) if overlays or array.overlays else array
 
     def _opened(self, overlay: OverlayEntry, array: VirtualArray) -> Overlay:
         files = stored_in_files(self.snapshot, self.folder_url, overlay.array, array)

@@ -12,6 +12,7 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from gridref.api.opening import open_group, open_space, view_options
 from gridref.catalog import CatalogGroup, Trust
+from gridref.catalog.overlays import OverlayPolicy
 from gridref.errors import InvalidRequestError, ReadOnlyError
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
@@ -92,8 +93,8 @@ class GridrefFileSystem(AbstractFileSystem):
     storage_options
         Options for the sources; by default `target_options`, for sources of that protocol, and
         those of other protocols by their names: ``{"s3": {...}, "https": {...}}``.
-    allow, snapshot
-        As for `gridref.open_catalog`.
+    allow, snapshot, overlay
+        As for `gridref.open_store`.
     asynchronous
         Given by zarr-python when it opens an address. ``view="auto"`` may then be the direct view.
         For all others, who read keys as files, it is native or portable.
@@ -124,6 +125,7 @@ class GridrefFileSystem(AbstractFileSystem):
         allow: Allow | Trust = None,
         asynchronous: bool = False,
         snapshot: str | None = None,
+        overlay: OverlayPolicy | None = None,
         digest: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -140,9 +142,9 @@ class GridrefFileSystem(AbstractFileSystem):
         if isinstance(fo, str) and target_protocol not in (None, "file", "local"):
             fo = fo if "://" in fo else f"{target_protocol}://{fo}"
         options = view_options(view, in_process=asynchronous)
-        group = open_group(fo, access.of_catalog, allow, snapshot, digest=digest)
+        group = open_group(fo, access.of_catalog, allow, snapshot, overlay, digest=digest)
         self._catalog = group if isinstance(group, CatalogGroup) else None
-        self._held = group is fo
+        self._held = isinstance(fo, VirtualGroup)
         self.space, self.reader = open_space(
             group, options, access.by_protocol if storage_options is None else storage_options
         )

@@ -226,6 +226,11 @@ class VirtualArray:
         return self.size * self.dtype.itemsize
 
     @property
+    def forced_overlay(self) -> Overlay | None:
+        """The overlay that all reads use wherever it covers anything, if there is one."""
+        return next((each for each in self.overlays if each.is_forced), None)
+
+    @property
     def has_filter_masks(self) -> bool:
         """Whether any chunk has filters switched off."""
         return any(manifest.has_filter_masks for manifest in self.manifests)

@@ -12,11 +12,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import starmap
 
 import numpy as np
 
+from gridref.errors import NotRepresentableError
 from gridref.model.array import Overlay, VirtualArray
+from gridref.model.indexing import isel
 from gridref.model.overlay import Box, Stored, common, without
+from gridref.model.placing import lay_out
 from gridref.model.projection import AxisSelection, Progression
 from gridref.typing import Int64Array
 
@@ -174,9 +178,9 @@ class Choice:
 
 def choose(array: VirtualArray, selections: Sequence[AxisSelection]) -> Choice | None:
     """The overlay to read a selection with, which is not empty; None for the files alone."""
-    forced = [each for each in array.overlays if each.is_forced]
-    if forced:
-        return _with(array, forced[0], selections)
+    forced = array.forced_overlay
+    if forced is not None:
+        return _with(array, forced, selections)
     itemsize = array.dtype.itemsize
     candidates = array.overlays
     if not candidates:
@@ -314,9 +318,9 @@ class PointChoice:
 def choose_points(array: VirtualArray, coords: Sequence[Int64Array]) -> PointChoice | None:
     """The overlay to read points with, at least one; None for the files alone."""
     itemsize = array.dtype.itemsize
-    forced = [each for each in array.overlays if each.is_forced]
-    if forced:
-        return _points_with(array, forced[0], coords)[0]
+    forced = array.forced_overlay
+    if forced is not None:
+        return _points_with(array, forced, coords)[0]
     limit = WORTH * _of_points(array.overlays[0].files, itemsize, coords)
     candidates = [e for e in array.overlays if _of_one_chunk(e.stored, itemsize) < limit]
     found = [_points_with(array, overlay, coords) for overlay in candidates]
@@ -363,3 +367,33 @@ def _of_points(stored: Stored, itemsize: int, coords: Sequence[Int64Array]) -> f
 
     n_chunks, n_objects = map(n_touched_by, (stored.chunk_shape, stored.object_shape))
     return _estimate(stored, itemsize, n_chunks, n_objects).seconds
+
+
+# An overlay alone, without the files
+
+
+def laid_out(array: VirtualArray) -> VirtualArray:
+    """An array whose stored chunks are those of the overlay that all reads are to use, if any.
+
+    Raises
+    ------
+    NotRepresentableError
+        If that overlay does not hold all elements.
+    """
+    overlay = array.forced_overlay
+    if overlay is None:
+        return array
+    n_held = sum(cover.n_elements for cover in overlay.coverage)
+    if n_held < array.size:
+        raise NotRepresentableError(
+            f"overlay {overlay.id} holds {100 * n_held / array.size:.3g} % of its elements;"
+            " rechunk writes the rest"
+        )
+    parts = [
+        isel(overlay.sheets[cover.sheet], dict(enumerate(starmap(slice, cover.sheet_box))))
+        for cover in overlay.coverage
+    ]
+    corners = [cover.start for cover in overlay.coverage]
+    whole = lay_out(parts, corners, array.shape, fill_value=array.fill_value)
+    layout = {name: getattr(whole, name) for name in ("grid", "encodings", "manifests", "blocks")}
+    return array.with_changes(**layout)

@@ -177,8 +177,11 @@ def portable_grid(
     """
     axes = []
     for axis, (dim, outer) in enumerate(zip(array.dims, array.grid.axes, strict=True)):
-        if dim in chunks:
-            axes.append(GridAxis.uniform(outer.extent, min(chunks[dim], max(1, outer.extent))))
+        length = chunks.get(dim)
+        if length is None and array.forced_overlay is not None:
+            length = array.forced_overlay.stored.chunk_shape[axis]
+        if length is not None:
+            axes.append(GridAxis.uniform(outer.extent, min(length, max(1, outer.extent))))
         else:
             axes.append(_portable_axis(array, axis, rectilinear=rectilinear))
     if grow:
@@ -330,8 +333,13 @@ def _super_chunks(
 
 
 def _stored_length(array: VirtualArray, axis: int) -> int:
-    """The stored chunk length along an axis; the commonest, where blocks differ."""
+    """The stored chunk length along an axis; the commonest, where blocks differ.
+
+    It is that of the overlay, where all reads are to use one.
+    """
     outer = array.grid.axes[axis]
+    if array.forced_overlay is not None:
+        return array.forced_overlay.stored.chunk_shape[axis]
     if not outer.n_chunks or not array.n_blocks:
         return 1
     lengths = {encoding.chunk_shape[axis] for encoding in array.encodings}

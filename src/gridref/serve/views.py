@@ -28,6 +28,7 @@ from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
 from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, is_struct, packed_dtype
 from gridref.options import check_choices, refuses_unknown
+from gridref.serve.choosing import laid_out
 from gridref.serve.grids import (
     MANY_CHUNKS,
     TINY_CHUNK_BYTES,
@@ -291,13 +292,13 @@ def why_not_zarr(array: VirtualArray) -> str | None:
 
 def _unsharded(array: VirtualArray, options: ViewOptions) -> ArrayView:
     if options.view is View.NATIVE:
-        return _native(array, rectilinear=options.rectilinear)
+        return _native(laid_out(array), rectilinear=options.rectilinear)
     if options.view is not View.AUTO:
         return _portable(array, options, "")
     if any(dim in array.dims for dim in options.chunks or ()):
         return _portable(array, options, "other chunks were asked for")
     try:
-        native = _native(array, rectilinear=options.rectilinear)
+        native = _native(laid_out(array), rectilinear=options.rectilinear)
     except NotRepresentableError as error:
         return _portable(array, options, error.reason)
     reason = native.why_needs_package

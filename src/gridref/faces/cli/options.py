@@ -16,7 +16,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -26,6 +26,7 @@ from gridref.secrets import without_secrets
 
 if TYPE_CHECKING:
     from gridref.api.catalog import Catalog as OpenedCatalog
+    from gridref.catalog.overlays import OverlayPolicy
 
 # The options: their names, their help, and the meaning of their values
 
@@ -66,6 +67,16 @@ Snapshot = Annotated[
     str | None,
     typer.Option(
         help="Id or tag of an earlier snapshot. Default: the current one.", show_default=False
+    ),
+]
+WhichOverlay = Annotated[
+    str | None,
+    typer.Option(
+        "--overlay",
+        metavar="N",
+        help="Show the chunks of this overlay in place of those of the files, of arrays that it"
+        " holds all of. none: use no overlay. check: ask servers whether files changed.",
+        show_default=False,
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
@@ -618,6 +629,13 @@ def parse_options(entries: list[str] | None) -> dict[str, Any]:
     return options
 
 
+def overlay_of(text: str | None) -> OverlayPolicy:
+    """Which overlays reads may use, as it is written: a number, or one of the words."""
+    if text is None:
+        return "auto"
+    return int(text) if text.isdecimal() else cast("OverlayPolicy", text)
+
+
 def opened_catalog(
     catalog: str,
     storage_options: list[str] | None,
@@ -819,7 +837,7 @@ def prefixes_of(before: list[str], after: list[str]) -> dict[str, str]:
 # Options that messages name, as they are written here
 
 _OF_COMMANDS = ("all", "at", "events", "format", "identity", "keep", "max_in_flight", "output",
-                "select", "snapshot", "to", "vanished", "where")  # fmt: skip
+                "overlay", "select", "snapshot", "to", "vanished", "where")  # fmt: skip
 _KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *EXPORT_OPTIONS, *COPY_OPTIONS, *_OF_COMMANDS}
 """Options of commands. Others exist in Python only, and are written as there."""
 _NAMED_LAYOUTS = ("by_coords", "first")

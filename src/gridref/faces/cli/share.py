@@ -20,6 +20,8 @@ from gridref.faces.cli.options import (
     Quiet,
     Snapshot,
     StorageOptions,
+    WhichOverlay,
+    overlay_of,
     parse_options,
     prefixes_of,
     takes,
@@ -62,6 +64,7 @@ def serve_command(
     allow: Allowed = None,
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
+    overlay: WhichOverlay = None,
     max_age: Annotated[
         int, typer.Option(help="Let caches keep answers for this many seconds.")
     ] = 0,
@@ -89,6 +92,7 @@ def serve_command(
         allow=allow,
         allow_host=allow_host or (),
         allow_origin=allow_origin or (),
+        overlay=overlay_of(overlay),
         max_age=max_age,
         access_log=access_log,
         on_ready=lambda url: echo(f"Serving on {url} (stop with Ctrl+C)", err=True),
@@ -119,6 +123,7 @@ def export_command(
         ),
     ] = None,
     snapshot: Snapshot = None,
+    overlay: WhichOverlay = None,
     allow: Allowed = None,
     **options: Any,
 ) -> None:
@@ -164,7 +169,13 @@ def export_command(
     storage_options = options.pop("storage_options", None)
     if options.pop("collection", False):
         options["kind"] = "collection"
-    opened = open_catalog(catalog, storage_options=storage_options, allow=allow, snapshot=snapshot)
+    opened = open_catalog(
+        catalog,
+        storage_options=storage_options,
+        allow=allow,
+        snapshot=snapshot,
+        overlay=overlay_of(overlay),
+    )
     written = opened.export(output, to=cast("ExportKind", to), **options)
     if output is None:
         echo(json.dumps(written, indent=2))

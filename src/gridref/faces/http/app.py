@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
+from gridref.catalog.overlays import OverlayPolicy
 from gridref.codecs import codec_named
 from gridref.errors import CatalogError, GridrefError
 from gridref.faces.http.bodies import window_bytes_for
@@ -215,6 +216,7 @@ def create_app(
     allow: Allow = None,
     allow_host: Iterable[str] = (),
     allow_origin: Iterable[str] = (),
+    overlay: OverlayPolicy = "auto",
     max_age: int = 0,
     reload_seconds: float = 2.0,
     access_log: bool = True,
@@ -237,6 +239,9 @@ def create_app(
     allow_origin
         Origins of web pages that may read, like ``https://example.org``; ``"*"`` allows all. By
         default none but the server's own pages.
+    overlay
+        As for `gridref.open_catalog`. With a number, the native view shows the chunks of this
+        overlay, where it holds all of an array.
     max_age
         Seconds for which clients may use an answer without asking again; 0 makes them always ask.
     reload_seconds
@@ -254,7 +259,7 @@ def create_app(
     InvalidRequestError
         For bad options, or names of catalogs that collide.
     """
-    options = SiteOptions(storage_options, allow, shown)
+    options = SiteOptions(storage_options, allow, shown, overlay)
     return GridrefApp(
         Site(catalogs, options),
         visitors=Visitors.of(allow_host, allow_origin),

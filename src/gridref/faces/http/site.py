@@ -16,6 +16,7 @@ from pyarrow import parquet
 from gridref.api.opening import view_options
 from gridref.api.readable import CACHE_BYTES
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
+from gridref.catalog.overlays import OverlayPolicy
 from gridref.errors import GridrefError, InvalidRequestError, SourceNotAllowedError
 from gridref.faces.web.front_page import Listed
 from gridref.io import (
@@ -82,6 +83,8 @@ class SiteOptions:
         As for `create_app`.
     shown
         Fields of `ViewOptions`, all but ``view``.
+    overlay
+        As for `gridref.open_catalog`.
     cache_bytes
         Size of the cache of decoded chunks of each catalog.
     """
@@ -89,7 +92,14 @@ class SiteOptions:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     allow: Allow = None
     shown: Mapping[str, Any] = field(default_factory=dict)
+    overlay: OverlayPolicy = "auto"
     cache_bytes: int = CACHE_BYTES
+
+    def opened(self, address: str, snapshot: str | None = None) -> CatalogGroup:
+        """A catalog, opened as all of them are."""
+        return open_catalog(
+            address, self.storage_options, self.allow, snapshot, overlay=self.overlay
+        )
 
     def view(self, name: str) -> ViewOptions:
         """The options of one of the `VIEWS`."""
@@ -200,7 +210,7 @@ class Site:
             return kept
         options = self.options
         try:
-            group = open_catalog(current.address, options.storage_options, options.allow, wanted)
+            group = options.opened(current.address, wanted)
         except InvalidRequestError:
             return None
         opened = self._shown(name, current.address, group, current.version)
@@ -280,7 +290,7 @@ class Site:
             if inside is not None:
                 inside.require(real_path(_root_file(address)))
             version = describe_source(_root_file(address), self.options.storage_options)
-            group = open_catalog(address, self.options.storage_options, self.options.allow)
+            group = self.options.opened(address)
             pinned = f"{name}@{group.info.digest.removeprefix('sha256:')[:12]}"
         shown = self._shown(name, address, group, version, pinned)
         self.catalogs = {**self.catalogs, name: shown}

@@ -9,6 +9,7 @@ Zarr v2; ``NetCDF4DataStore.open_store_variable`` in ``xarray/backends/netCDF4_.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -235,9 +236,16 @@ def _layout(array: VirtualArray, number: int) -> dict[str, Any]:
 def _preferred_chunks(
     array: VirtualArray, encoding: dict[str, Any]
 ) -> tuple[int | tuple[int, ...], ...] | None:
-    """The stored chunks of a single file; of many, their blocks, cut where they are too large."""
+    """The stored chunks of a single file; of many, their blocks, cut where they are too large.
+
+    Where all reads use an overlay, its shards, or its chunks if shards are too large.
+    """
     if 0 in array.shape:
         return None
+    if array.forced_overlay is not None:
+        stored = array.forced_overlay.stored
+        is_small = math.prod(stored.object_shape) * array.dtype.itemsize <= DASK_CHUNK_BYTES
+        return stored.object_shape if is_small else stored.chunk_shape
     if array.n_blocks > 1:
         return block_chunks(array, DASK_CHUNK_BYTES)
     is_whole = not (array.blocks.origin.any() or (array.blocks.step != 1).any())

@@ -22,6 +22,7 @@ from gridref.api.opened_data import DataAddress, open_data
 from gridref.api.opening import group_path, subgroup
 from gridref.api.outcomes import RunOptions
 from gridref.api.readable import reader_for
+from gridref.catalog.overlays import OverlayPolicy
 from gridref.combine import CombineOptions
 from gridref.faces.xarray.encoding import variable_encoding
 from gridref.faces.xarray.lazy import LazyVirtualArray
@@ -98,6 +99,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         "storage_options",
         "allow",
         "snapshot",
+        "overlay",
     )
     supports_groups = True
 
@@ -125,6 +127,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         allow: Allow = None,
         snapshot: str | None = None,
+        overlay: OverlayPolicy | None = None,
         concat_dim: str | Sequence[str] | None = None,
         order: Order = "label",
         layout: AnyLayout | None = None,
@@ -139,6 +142,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
             storage_options,
             allow=allow,
             snapshot=snapshot,
+            overlay=overlay,
             job=Job(concat_dim, order, layout, combine, scan, run),
         )
         virtual_group = subgroup(root, group)
@@ -164,6 +168,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         allow: Allow = None,
         snapshot: str | None = None,
+        overlay: OverlayPolicy | None = None,
         **options: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
@@ -172,7 +177,14 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         check_names("open_groups_as_dict()", decoding, self.open_dataset_parameters or ())
         start = group_path(group)
         job = Job(**of_files)
-        root = open_data(filename_or_obj, storage_options, allow=allow, snapshot=snapshot, job=job)
+        root = open_data(
+            filename_or_obj,
+            storage_options,
+            allow=allow,
+            snapshot=snapshot,
+            overlay=overlay,
+            job=job,
+        )
         below = subgroup(root, group).walk(start)
         reader, address = reader_for(storage_options), _address(filename_or_obj)
         return {

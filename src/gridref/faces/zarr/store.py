@@ -20,6 +20,7 @@ from zarr.buffer import default_buffer_prototype
 
 from gridref.api.opening import open_group, open_space, view_options
 from gridref.catalog import CatalogGroup, Trust
+from gridref.catalog.overlays import OverlayPolicy
 from gridref.errors import ReadOnlyError
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
@@ -41,6 +42,7 @@ def open_store(
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
     snapshot: str | None = None,
+    overlay: OverlayPolicy | None = None,
     **options: Any,
 ) -> GridrefStore:
     """Open a catalog, or a virtual group in memory, as a read-only Zarr v3 store.
@@ -58,6 +60,9 @@ def open_store(
         ``{"s3": {"anon": True}, "https": {...}}``.
     allow, snapshot
         As for `gridref.open_catalog`.
+    overlay
+        As for `gridref.open_catalog`; None leaves an opened catalog as it is. With a number, chunks
+        are those of this overlay; the native view then needs one that holds all of an array.
     **options
         The other fields of `ViewOptions`: ``grid``, ``chunks``, ``compressor``, ``shards`` and
         ``index_location``.
@@ -76,7 +81,7 @@ def open_store(
     """
     options = {**options, "view": view}
     views = view_options(options, in_process=True)
-    return _opened(catalog, views, storage_options, snapshot, allow)
+    return _opened(catalog, views, storage_options, snapshot, overlay, allow)
 
 
 class GridrefStore(Store):
@@ -91,7 +96,8 @@ class GridrefStore(Store):
     name
         Shown in ``repr``.
     recipe
-        Catalog, view options, storage options and snapshot: how to open the same store again.
+        Catalog, view options, storage options, snapshot and overlay: how to open the same store
+        again.
     read_only
         Has to be True.
     """
@@ -286,15 +292,16 @@ def _opened(
     options: ViewOptions,
     storage_options: Mapping[str, Any] | None,
     snapshot: str | None,
+    overlay: OverlayPolicy | None,
     allow: Allow | Trust,
     digest: str | None = None,
 ) -> GridrefStore:
-    group = open_group(catalog, storage_options, allow, snapshot, digest=digest)
+    group = open_group(catalog, storage_options, allow, snapshot, overlay, digest=digest)
     space, reader = open_space(group, options, storage_options)
     name = repr(group) if isinstance(catalog, VirtualGroup) else shown_address(os.fspath(catalog))
-    if isinstance(group, CatalogGroup) and group is not catalog:
+    if isinstance(group, CatalogGroup) and not isinstance(catalog, VirtualGroup):
         snapshot = group.info.snapshot  # where a tag points to, or what is current, may change
-    recipe = (catalog, options, storage_options, snapshot)
+    recipe = (catalog, options, storage_options, snapshot, overlay)
     return GridrefStore(space, reader, name=name, recipe=recipe)
 
 
