@@ -146,7 +146,8 @@ def main() -> None:
         n_bytes = catalog["tas"].nbytes
         seconds, catalog = timed(lambda: catalog.rechunk("tas", LAYOUT, memory="1GB"))
         print(f"rechunk of {n_bytes / 1e6:.0f} MB: {seconds:.1f} s; {catalog.report.lines[0]}")
-        gridref.open_catalog(url).rechunk("time", {"time": -1})  # the labels, for xarray
+        for labels in ("time", "lat", "lon"):  # which xarray reads
+            gridref.open_catalog(url).rechunk(labels, {labels: -1})
         series = gridref.open_catalog(url, overlay="none")["tas"][:, 40, 70]
         maps = np.empty(len(series))
         report_series("local", url, series, None)

@@ -28,6 +28,7 @@ from gridref.errors import (
     OverlayNotUsedWarning,
     SourceChangedError,
 )
+from tests.http_server import Site, serving
 from tests.integration.overlay_archive import Archive
 
 SERIES = {"time": -1, "lat": 5, "lon": 5}
@@ -182,6 +183,57 @@ def test_a_series_costs_few_requests(cube: Cube) -> None:
         np.testing.assert_array_equal(opened["tas"][:, 3, 4], cube.values[:, 3, 4])
         requests[overlay] = opened["tas"].access.sources.reader.ranges.n_requests
     assert requests == {"auto": 1, "none": 6}
+
+
+def on_server(cube: Cube) -> Site:
+    """The files and a catalog of them, as a server has them."""
+    url = str(cube.folder / "site.gridref")
+    files = [*map(str, cube.files)]
+    gridref.build(files, url, concat_dim="time", relative=True, identity="size")
+    catalog = gridref.open_catalog(url).rechunk("tas", SERIES)
+    for name in ("time", "lat", "lon"):
+        catalog = catalog.rechunk(name, {name: -1})
+        assert catalog.report.lines[0].endswith("in the catalog, each stored chunk decoded once")
+    return Site.of_folder(cube.folder)
+
+
+def test_a_first_series_on_a_server_costs_few_requests(
+    cube: Cube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels, and the tables of overlays, come with the root file."""
+    monkeypatch.setattr("gridref.serve.choosing.WORTH", 100.0)  # overlays, also of so few files
+    doors: dict[str, Callable[[str], Any]] = {
+        "catalog": lambda url: gridref.open_catalog(url, allow="*")["tas"][:, 3, 4],
+        "engine": lambda url: xr.open_dataset(url, engine="gridref", allow="*")["tas"][:, 3, 4],
+        "open_zarr": lambda url: xr.open_zarr(gridref.open_store(url, allow="*"))["tas"][:, 3, 4],
+    }
+    n_requests = {}
+    with serving(on_server(cube)) as site:
+        for door, read in doors.items():
+            before = len(site.requests)
+            found = read(f"{site.url}/{cube.folder.name}/site.gridref")
+            np.testing.assert_array_equal(found, cube.values[:, 3, 4])
+            if isinstance(found, xr.DataArray):
+                assert found["time"].values.tolist() == [*range(24)]
+                assert (float(found["lat"]), float(found["lon"])) == (3, 4)
+            n_requests[door] = len(site.requests) - before
+    assert n_requests == {"catalog": 2, "engine": 3, "open_zarr": 2}
+
+
+def test_labels_follow_an_archive_that_grows(cube: Cube) -> None:
+    catalog = cube.open().rechunk("time", {"time": -1})
+    assert [each.n_objects for each in catalog.overlays()] == [0]
+    assert not (Path(cube.url) / "overlays").exists()
+    catalog = catalog.append(cube.write(6, np.ones((4, 12, 14), "f4")))
+    assert catalog.overlays()[0].covered == pytest.approx(24 / 28)
+    catalog = catalog.rechunk("time")
+    assert catalog.overlays()[0].covered == 1
+    for path in [*cube.files, cube.folder / "file006.nc"]:  # labels are in the catalog
+        path.touch()
+    shown = gridref.open_catalog(cube.url, overlay=0)["time"]
+    with pytest.raises(SourceChangedError):
+        shown.read()
+    assert cube.open().refresh().rechunk("time")["time"].read().tolist() == [*range(28)]
 
 
 def test_the_digest_and_the_files_stay(cube: Cube) -> None:
@@ -491,6 +543,10 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
     "no checksums": lambda o: o["sheets"][0]["part"].pop("checksums"),
     "chunks of nothing": lambda o: o["sheets"][0].update(shards=[0, 0, 0]),
     "no list": lambda o: o.update(coverage=None),
+    "a copy of another table": lambda o: o["sheets"][0]["copies"].update(chunks="AAAA"),
+    "a copy of no table": lambda o: o["sheets"][0]["copies"].update(blocks="AAAA"),
+    "copies that are no text": lambda o: o["sheets"][0]["copies"].update(chunks=["AAAA"]),
+    "copies that are no object": lambda o: o["sheets"][0].update(copies=["chunks"]),
 }
 
 

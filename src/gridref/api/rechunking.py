@@ -30,8 +30,10 @@ from gridref.api.rewriting.plan import (
     view_to_write,
 )
 from gridref.api.rewriting.writer import (
+    MemorySink,
     WrittenObject,
     checksums_of,
+    inlined,
     own_folder,
     rewrite,
     sink_at,
@@ -71,6 +73,8 @@ CHUNK_BYTES = 8 * 10**6
 """Decoded size of a chunk, where the lengths along some dimensions were left open."""
 MOST_CHUNK_BYTES = 64 * 10**6
 """Larger chunks are refused: one point would read all of one."""
+KEPT_BYTES = 256 * 2**10
+"""Decoded size up to which labels are kept in the catalog's tables, without objects."""
 MOST_SHEETS = 8
 """With more sheets, an update writes the smallest ones anew as one."""
 
@@ -127,6 +131,12 @@ class Draft:
     box: Box
     coverage: tuple[Cover, ...]
     plan: RewritePlan
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its chunks are kept in the catalog's table, as those of labels are."""
+        is_small = len(self.sheet.shape) == 1 and self.plan.view.array.nbytes <= KEPT_BYTES
+        return is_small and self.overlay.to == INSIDE
 
 
 class Keeper[C: CatalogGroup](Protocol):
@@ -248,8 +258,9 @@ class Rechunk[C: CatalogGroup]:
         """Write a sheet and its tables; return what was done."""
         url, options = self.keeper.access().folder.url, self.keeper.storage_options
         to = f"{resolved_url(draft.overlay.to, url)}/{draft.overlay.id}/{draft.sheet.name}"
-        sink = sink_at(to, options)
         plan = draft.plan
+        is_kept = draft.is_kept
+        sink = MemorySink() if is_kept else sink_at(to, options)
         reader = reader_for(
             options, cache_bytes=0, n_threads=plan.n_threads, n_requests=plan.n_requests
         )
@@ -266,9 +277,14 @@ class Rechunk[C: CatalogGroup]:
                 return Source(address, written.n_bytes, told_by="size", chunk_checksums=checksums)
             return replace(describe_source(address, options), chunk_checksums=checksums)
 
-        array = written_array(plan.view, done.objects, source_of)
         stored_bytes = sum(int(each.length.sum()) for each in done.objects)
-        sheet = replace(draft.sheet, n_objects=len(done.objects), stored_bytes=stored_bytes)
+        sheet = replace(draft.sheet, stored_bytes=stored_bytes)
+        if isinstance(sink, MemorySink):
+            array = written_array(plan.view, done.objects, lambda each: Source(each.name))
+            array = inlined(array, [sink.objects[each.name] for each in done.objects])
+        else:
+            array = written_array(plan.view, done.objects, source_of)
+            sheet = replace(sheet, n_objects=len(done.objects))
         said = f"{self.path}: {_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
         is_used = True
 
@@ -283,7 +299,8 @@ class Rechunk[C: CatalogGroup]:
         if spill is not None:
             shutil.rmtree(spill, ignore_errors=True)
         n_shards = len(done.objects)
-        parts = [f"{said}: {stored_bytes / 1e6:.3g} MB in {n_shards} shard{'s' * (n_shards != 1)}"]
+        where = "the catalog" if is_kept else f"{n_shards} shard{'s' * (n_shards != 1)}"
+        parts = [f"{said}: {stored_bytes / 1e6:.3g} MB in {where}"]
         if done.n_adopted:
             parts.append(f"{done.n_adopted} of them by an earlier run")
         line = ", ".join([*parts, f"each stored chunk decoded {_often(plan)}"])

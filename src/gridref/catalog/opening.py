@@ -322,7 +322,8 @@ def group_of(
         # Its chunks have checksums. A copy of a local one may have another time of change.
         is_near = all(is_local(resolved_url(each, folder.url)) for each in sheet.prefixes)
         own = replace(rules, identity="size" if is_near else "strict")
-        return open_part(folder, entry, sheet.prefixes, storage_options, trust, own, gone, held)
+        copies = {**sheet.held, **(held or {})}
+        return open_part(folder, entry, sheet.prefixes, storage_options, trust, own, gone, copies)
 
     sheets = {
         sheet.name: opened_sheet(sheet, sheet.part)

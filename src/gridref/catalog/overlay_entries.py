@@ -7,10 +7,12 @@ catalog counts into. The JSON form is specified in ``docs/catalog-format.md``.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gridref.catalog.entries import ArrayEntry, PartEntry
@@ -31,6 +33,8 @@ type Where = Mapping[str, tuple[Label, Label]]
 """First and last label along some dimensions."""
 INSIDE = "overlays"
 """The folder of overlays in a catalog, unless another one is asked for."""
+COPIED = ("sources", "chunks", "checksums")
+"""The tables of a sheet that reading takes, and that may be in the root file."""
 NAMES = re.compile(r"[0-9a-f]{16}")
 """Names of overlays, and of sheets."""
 
@@ -55,11 +59,13 @@ class SheetEntry:
         Beginnings of the addresses of its shards, which the tables count into.
     n_objects, stored_bytes
         Number of shards, and stored size of its chunks.
+    copies
+        Content of its tables that are small, by kind, which spares readers requests for them.
 
     Raises
     ------
     ValueError
-        For shapes of different ranks, or tables of another number of chunks.
+        For shapes of different ranks, tables of another number of chunks, or copies that differ.
     """
 
     name: str
@@ -71,6 +77,7 @@ class SheetEntry:
     prefixes: tuple[str, ...] = ()
     n_objects: int = 0
     stored_bytes: int = 0
+    copies: Mapping[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         numbers = (*self.shape, *self.shards, self.n_objects, self.stored_bytes)
@@ -85,6 +92,10 @@ class SheetEntry:
             raise ValueError(f"{part.chunks.n_rows} rows of {self.grid.n_chunks} chunks")
         if part is not None and part.checksums is None and self.n_objects:
             raise ValueError("a sheet without checksums")
+        for kind, content in self.copies.items():
+            table = None if kind not in COPIED or part is None else getattr(part, kind)
+            if table is None or hashlib.sha256(content).hexdigest() != table.sha256:
+                raise ValueError(f"the copy of a table of {kind} is not the table")
 
     @property
     def chunks(self) -> Coords:
@@ -92,11 +103,17 @@ class SheetEntry:
         return self.encoding.chunk_shape
 
     @property
+    def held(self) -> dict[str, bytes]:
+        """Content of tables by the names of their files."""
+        return {getattr(self.part, kind).file: content for kind, content in self.copies.items()}
+
+    @property
     def grid(self) -> ChunkGrid:
         """Of its chunks."""
         return ChunkGrid.regular(self.shape, self.encoding.chunk_shape)
 
     def to_json(self) -> dict[str, Any]:
+        copies = {kind: b64encode(each).decode() for kind, each in self.copies.items()}
         return {
             "name": self.name,
             "shape": list(self.shape),
@@ -107,6 +124,7 @@ class SheetEntry:
             "prefixes": list(self.prefixes),
             "n_objects": self.n_objects,
             "stored_bytes": self.stored_bytes,
+            **({"copies": copies} if copies else {}),
         }
 
     @classmethod
@@ -122,6 +140,10 @@ class SheetEntry:
             tuple(map(str, document["prefixes"])),
             document["n_objects"],
             document["stored_bytes"],
+            {
+                str(kind): b64decode(content, validate=True)
+                for kind, content in document.get("copies", {}).items()
+            },
         )
 
 

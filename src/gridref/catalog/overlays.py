@@ -20,6 +20,7 @@ from gridref.catalog.entries import ArrayEntry, Layout, Segment
 from gridref.catalog.overlay_entries import OverlayEntry, SheetEntry
 from gridref.catalog.parts import Part
 from gridref.catalog.sources import resolved_url
+from gridref.catalog.tables import open_at_once
 from gridref.errors import InvalidRequestError, Message, Option
 from gridref.io import is_local
 from gridref.model.array import Overlay, VirtualArray
@@ -182,10 +183,13 @@ class SheetManifest:
         The tables of the sheet; its rows are all those of the table of chunks.
     n_rows
         Number of chunks.
+    has_objects
+        Whether any chunk is in a shard, and not in the table.
     """
 
     part: Part
     n_rows: int
+    has_objects: bool = True
     has_filter_masks: bool = False
 
     def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
@@ -193,6 +197,10 @@ class SheetManifest:
         wanted = np.asarray(rows, np.int64)
         if wanted.size == 0:
             return ChunkManifest.missing(0)
+        if self.has_objects:
+            checksums = self.part.sources.checksums
+            tables = [self.part.chunks.table, self.part.sources.table]
+            open_at_once([*tables, *([] if checksums is None else [checksums.table])])
         return self.part.chunks.take(wanted)
 
 
@@ -237,7 +245,7 @@ class OverlayOpener:
             largest.chunks,
             tuple(map(min, largest.shards, largest.shape)),
             _mean(largest.stored_bytes, largest.grid.n_chunks),
-            not is_local(resolved_url(overlay.to, self.folder_url)),
+            largest.n_objects > 0 and not is_local(resolved_url(overlay.to, self.folder_url)),
         )
         checks = self.policy == "check" or not files.is_far
         sheets = tuple(self._sheet(each, array) for each in overlay.sheets)
@@ -251,7 +259,8 @@ class OverlayOpener:
         """
         manifest: Any = ChunkManifest.missing(sheet.grid.n_chunks)
         if sheet.part is not None:
-            manifest = SheetManifest(self.parts[sheet.name], sheet.grid.n_chunks)
+            part = self.parts[sheet.name]
+            manifest = SheetManifest(part, sheet.grid.n_chunks, has_objects=sheet.n_objects > 0)
         return VirtualArray.of_one_block(
             sheet.shape,
             array.dtype,

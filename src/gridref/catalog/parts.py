@@ -106,6 +106,8 @@ class SourceTable:
 
     @cached_property
     def _read(self) -> tuple[list[str], tuple[Source, ...]]:
+        if not len(self):
+            return [], ()
         columns = self.table.read_rows(0, len(self)).to_pydict()
         stored = self._urls(columns)
         urls = [self._rules.moved(resolved_url(url, self._folder_url)) for url in stored]

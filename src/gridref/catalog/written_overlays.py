@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from gridref.catalog.commit import Base, Drafts, Step, following, new_id
 from gridref.catalog.document import Root, SourceUrls
-from gridref.catalog.overlay_entries import MOST_OVERLAYS, OverlayEntry, SheetEntry
+from gridref.catalog.entries import PartEntry
+from gridref.catalog.overlay_entries import COPIED, MOST_OVERLAYS, OverlayEntry, SheetEntry
 from gridref.catalog.writing import part_files, write_part
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray
@@ -89,7 +90,8 @@ def finished(
     def write(drafts: Drafts) -> Root:
         urls: SourceUrls = "relative" if is_relative else "absolute"
         part = write_part(drafts, name, {entry.array: array}, urls)
-        written = replace(sheet, part=part.entry, prefixes=part.prefixes)
+        copies = _copies(drafts, part.entry, base.root.snapshot.overlays, sheet)
+        written = replace(sheet, part=part.entry, prefixes=part.prefixes, copies=copies)
         sheets = tuple(written if each.name == sheet.name else each for each in entry.sheets)
         merged = replace(entry, sheets=sheets, coverage=()).covering((*rest, *own))
         before = base.root.snapshot
@@ -97,6 +99,28 @@ def finished(
         return following(base, replace(before, overlays=overlays), "rechunk", message, name=name)
 
     return Step(write, part_files(name))
+
+
+COPIED_BYTES = 32 * 2**10
+"""Size of the tables of a sheet up to which the root file has copies of them."""
+MOST_COPIED_BYTES = 256 * 2**10
+"""Size of all such copies."""
+
+
+def _copies(
+    drafts: Drafts, part: PartEntry, overlays: Iterable[OverlayEntry], sheet: SheetEntry
+) -> dict[str, bytes]:
+    """The tables that reading a sheet takes, by kind, if they are small; else none."""
+    # Without objects, all chunks are in the table of chunks.
+    kinds = COPIED if sheet.n_objects else ("chunks",)
+    named = {kind: getattr(part, kind) for kind in kinds}
+    found = {kind: drafts.held.get(table.file) for kind, table in named.items() if table}
+    copies = {kind: content for kind, content in found.items() if content is not None}
+    others = (each for overlay in overlays for each in overlay.sheets)
+    n_bytes = sum(map(len, copies.values()))
+    taken = sum(len(content) for each in others for content in each.copies.values())
+    fits = n_bytes <= COPIED_BYTES and taken + n_bytes <= MOST_COPIED_BYTES
+    return copies if fits and len(copies) == len(found) else {}
 
 
 def dropped(base: Base, overlay: str, message: str) -> Root:

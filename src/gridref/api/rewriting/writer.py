@@ -197,6 +197,30 @@ class RemoteSink:
         return self._retry.call(action, self._url)
 
 
+class MemorySink:
+    """Objects in memory, by name."""
+
+    is_streamed = True
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def put(self, name: str, parts: Iterable[bytes]) -> bool:
+        return self.objects.setdefault(name, content := b"".join(parts)) is content
+
+    def tail(self, name: str, n_bytes: int) -> tuple[int, bytes] | None:
+        content = self.objects.get(name)
+        if content is None:
+            return None
+        return len(content), content[max(0, len(content) - n_bytes) :]
+
+    def remove(self, name: str) -> None:
+        self.objects.pop(name, None)
+
+    def clean(self) -> None:
+        """Nothing: an object is put in one step."""
+
+
 def sink_at(
     url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
 ) -> LocalSink | RemoteSink:
@@ -304,6 +328,24 @@ def written_array(
         dims=view.array.dims,
         fill_value=metadata.fill_value,
     )
+
+
+def inlined(array: VirtualArray, contents: Iterable[bytes]) -> VirtualArray:
+    """An array that was written with its chunks in it; `contents` are those of its sources."""
+    (manifest,) = array.manifests
+    assert isinstance(manifest, ChunkManifest)
+    held = list(contents)
+    starts = np.cumsum([0, *map(len, held)])
+    is_held = manifest.state == ChunkState.RANGE
+    inline = ChunkManifest(
+        (),
+        np.zeros_like(manifest.source),
+        np.where(is_held, manifest.offset + starts[manifest.source], 0),
+        manifest.length,
+        np.where(is_held, ChunkState.INLINE, manifest.state).astype(np.uint8),
+        inline=b"".join(held),
+    )
+    return array.with_changes(manifests=(inline,))
 
 
 def checksums_of(written: WrittenObject) -> ChunkChecksums | None:
