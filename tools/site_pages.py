@@ -19,7 +19,13 @@ from mkdocs.structure.files import File, Files
 from gridref.faces.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
-BESIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+BESIDE = {
+    "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "GOVERNANCE.md": "governance.md",
+    "SECURITY.md": "reporting.md",
+}
 
 
 OUTSIDE = re.compile(
@@ -58,6 +64,13 @@ def on_files(files: Files, config: Any) -> Files:
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let links to the files beside ``docs/`` lead to their pages."""
+    for name, page in BESIDE.items():
+        markdown = markdown.replace(f"](../{name}", f"]({page}")
+    return markdown
 
 
 def command_line() -> str:
@@ -108,6 +121,8 @@ def _takes(kind: Any) -> str:
 
 def _from_docs(text: str) -> str:
     """A page of the root, with its links as seen from docs/."""
+    for name, page in BESIDE.items():
+        text = text.replace(f"]({name})", f"]({page})")
     return re.sub(r"\]\(docs/", "](", text)
 
 

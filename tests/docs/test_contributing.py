@@ -1,4 +1,4 @@
-"""Who follows CONTRIBUTING.md gets a format and a codec that work."""
+"""Who follows docs/extending.md gets a format and a codec that work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.wheels import install, run_python
 
-PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
 def blocks(section: str, language: str) -> list[str]:
