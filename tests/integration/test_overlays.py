@@ -453,8 +453,10 @@ def test_damaged_objects_give_the_values_of_the_files(
     shards = {"time": 24, "lat": 5, "lon": 5}
     cube.open().rechunk("tas", SERIES, shards=shards)
     damage(cube.objects()[0])
-    with pytest.warns(OverlayNotUsedWarning, match="the files were read instead"):
+    said = "were read instead: an object of it is .*; drop the overlay, and write it again"
+    with pytest.warns(OverlayNotUsedWarning, match=said) as warned:
         got = cube.open(overlay=0)["tas"].read()
+    assert "refresh" not in str(warned[0].message)  # the advice for a file of the archive
     np.testing.assert_array_equal(got, cube.values)
     with warnings.catch_warnings():
         warnings.simplefilter("error", OverlayNotUsedWarning)  # once is enough
@@ -613,6 +615,32 @@ def test_large_chunks_are_refused(tmp_path: Path) -> None:
     catalog = gridref.open_catalog(tmp_path / "c.gridref")
     with pytest.raises(InvalidRequestError, match="takes 80 MB, and one point would read all"):
         catalog.rechunk("x", {"phony_dim_0": -1, "phony_dim_1": -1})
+
+
+def test_shards_fit_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "large.nc"
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("x", shape=(1000, 200, 200), dtype="f4", chunks=(1, 200, 200))
+        data[0] = 1
+    gridref.build(str(path), str(tmp_path / "c.gridref"))
+    catalog = gridref.open_catalog(tmp_path / "c.gridref")
+    chunks = {"phony_dim_0": 100, "phony_dim_1": 10, "phony_dim_2": 10}
+    n_bytes = {}
+    for memory in ("300MB", "1GB"):
+        line = catalog.rechunk("x", chunks, memory=memory, dry_run=True).report.lines[0]
+        lengths = line.rpartition("shards of ")[2].split("x")
+        n_bytes[memory] = 4 * np.prod([*map(int, lengths)])
+    assert n_bytes["300MB"] <= (300 - 200) * 10**6 / 8 < n_bytes["1GB"] <= (1000 - 200) * 10**6 / 8
+
+
+def test_a_build_in_place_says_that_overlays_are_empty(cube: Cube) -> None:
+    cube.open().rechunk("tas", SERIES)
+    built = gridref.build([*map(str, cube.files)], cube.url, concat_dim="time", overwrite=True)
+    said = "overlays of tas hold nothing of what was built; gridref rechunk --update writes them"
+    assert any(line.startswith(said) for line in built.report.lines)
+    assert cube.open().overlays()[0].covered == 0
+    assert cube.open().rechunk("tas").overlays()[0].covered == 1
+    assert cube.open(overlay=0)["tas"].read().tobytes() == cube.values.tobytes()
 
 
 @pytest.mark.parametrize("overlay", ["sometimes", -1, True, 1.5])

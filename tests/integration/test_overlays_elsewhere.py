@@ -41,6 +41,32 @@ def test_an_overlay_of_local_files_on_s3(cube: Cube) -> None:
         np.testing.assert_array_equal(got, cube.values)
 
 
+def test_prune_removes_objects_on_s3_that_no_snapshot_names(cube: Cube) -> None:
+    with s3_bucket() as bucket:
+        options = {"storage_options": bucket.options}
+        url = "s3://archive/cube.gridref"
+        gridref.build([*map(str, cube.files)], url, concat_dim="time", **options)
+        catalog = gridref.open_catalog(url, **options)
+        catalog = catalog.rechunk("tas", SERIES).rechunk("tas", {"time": 6})
+        dropped, kept = (info.id for info in catalog.overlays())
+        note = f"cube.gridref/overlays/{dropped}/notes.txt"
+        bucket.client.put_object(Bucket="archive", Key=note, Body=b"mine")
+
+        def objects(overlay: str) -> list[str]:
+            prefix = f"cube.gridref/overlays/{overlay}/"
+            found = bucket.client.list_objects_v2(Bucket="archive", Prefix=prefix)
+            return [each["Key"] for each in found.get("Contents", [])]
+
+        assert len(objects(dropped)) == len(objects(kept)) + 1 == 3
+        catalog = catalog.drop_overlay("tas", 0)
+        assert catalog.prune(grace_seconds=3600).sheets == ()
+        pruned = catalog.prune(grace_seconds=0)
+        assert [sheet.split("/")[1] for sheet in pruned.sheets] == [dropped]
+        assert (objects(dropped), len(objects(kept))) == ([note], 2)
+        opened = gridref.open_catalog(url, overlay=0, **options)
+        np.testing.assert_array_equal(read_without_warnings(opened), cube.values)
+
+
 @pytest.mark.long
 def test_a_catalog_on_s3_with_its_files_and_overlays(
     cube: Cube, monkeypatch: pytest.MonkeyPatch

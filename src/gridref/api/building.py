@@ -674,6 +674,10 @@ def build(
         after = commit(access, lambda _: change)
         parent = after.root.snapshot.log[-1].parent
         lines = (*lines, f"replaced snapshot {parent}, which gridref rollback brings back")
+        emptied = dict.fromkeys(e.array for e in after.root.snapshot.overlays if not e.served)
+        if emptied:
+            said = f"overlays of {', '.join(emptied)} hold nothing of what was built"
+            lines = (*lines, f"{said}; gridref rechunk --update writes them again")
     else:
         put_catalog(access.folder, change)
     group = group.with_changes(report=replace(group.report, lines=lines))

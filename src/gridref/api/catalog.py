@@ -643,7 +643,8 @@ class Catalog(CatalogGroup):
             return pruned(base, plans[-1])
 
         self._kept.commit(change)
-        remove_sheets(self._kept.access().folder, plans[-1].sheets)
+        access = self._kept.access()
+        remove_sheets(access.folder, plans[-1].sheets, access.storage_options)
         return plans[-1]
 
     def take_checksums(self, *, progress: Progress | None = None) -> Catalog:

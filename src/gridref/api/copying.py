@@ -1,8 +1,8 @@
 """Copy a catalog as a Zarr v3 hierarchy of its own: all values, and no reference to a file.
 
 The chunks are written first, then the metadata of each array, then that of the root. A copy that
-was not finished can therefore not be opened as one. What a copy is made of is noted beside it until
-it is finished, and the same call goes on where an earlier one was killed.
+was not finished can therefore not be opened as one. What a copy is made of is noted in it until all
+is done, and the same call goes on where an earlier one was killed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from gridref.api.readable import reader_for
 from gridref.api.rewriting.plan import (
     BASE_BYTES,
     CODECS,
-    SHARD_BYTES,
     Resources,
     RewritePlan,
     plan_rewrite,
     requests_for,
+    shard_bytes_for,
     shard_shape_for,
     view_to_write,
 )
@@ -255,10 +255,9 @@ def copy(
     copied = dict(_copied(plans, sink, files, storage_options, progress))
     for path, document in reversed(documents.items()):  # the root last
         sink.put(f"{path}/{METADATA_KEY}" if path else METADATA_KEY, [_dumped(document)])
-    sink.clean()
-    sink.remove(_NOTE)
     shutil.rmtree(files, ignore_errors=True)
     sink.clean()
+    sink.remove(_NOTE)
     return CopyReport(url, copied, peak_bytes, time.perf_counter() - begun)
 
 
@@ -406,7 +405,7 @@ class _Layout:
         is_one = chunks.n_chunks <= 1 and not any(dim in lengths for dim in array.dims)
         if self.shards == "none" or is_one or not chunks.is_regular:
             return view_to_write(array, chunks, None, self.codec)
-        most_bytes = min(SHARD_BYTES, (resources.memory - BASE_BYTES) // 8)
+        most_bytes = shard_bytes_for(resources.memory)
         shard = list(shard_shape_for(chunks, max(1, array.dtype.itemsize), most_bytes))
         for number, (dim, axis) in enumerate(zip(array.dims, chunks.axes, strict=True)):
             if dim in lengths:
@@ -447,7 +446,8 @@ def _plans(group: VirtualGroup, layout: _Layout, resources: Resources) -> dict[s
 
 # Metadata, and the note beside a copy that is not finished
 
-_NOTE = f"{DRAFTS}/copy.json"
+_NOTE = ".gridref-copy.json"
+"""It goes last: while it is there, the same call goes on."""
 
 
 def _documents(group: VirtualGroup, views: Mapping[str, ArrayView]) -> dict[str, dict[str, Any]]:

@@ -26,6 +26,7 @@ from gridref.api.rewriting.plan import (
     RewritePlan,
     plan_rewrite,
     requests_for,
+    shard_bytes_for,
     shard_shape_for,
     view_to_write,
 )
@@ -327,7 +328,8 @@ class Rechunk[C: CatalogGroup]:
         chunk_shape = chunk_shape_of(overlay.chunks, part)
         grid = ChunkGrid.regular(part.shape, chunk_shape)
         lengths = _checked_lengths("shards", self.asked.shards or {}, array)
-        shards = list(shard_shape_for(grid, array.dtype.itemsize))
+        most_bytes = shard_bytes_for(self.memory)
+        shards = list(shard_shape_for(grid, array.dtype.itemsize, most_bytes))
         for axis, (dim, chunk) in enumerate(zip(array.dims, chunk_shape, strict=True)):
             if dim in lengths:
                 wanted = part.shape[axis] if lengths[dim] == -1 else lengths[dim]

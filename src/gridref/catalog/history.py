@@ -109,7 +109,8 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
     needed = {table for each in roots for table in tables_of(each)}
     unneeded = [file for file in sorted(names) if PART_FILE.match(file) and file not in needed]
     old = [file for file in unneeded if ages.is_old(file)]
-    sheets = tuple(unneeded_sheets(folder, roots, grace_seconds))
+    options = base.access.storage_options
+    sheets = tuple(unneeded_sheets(folder, roots, grace_seconds, options))
     # Snapshots last: while its file exists, the other files to remove are known.
     return Pruned(tuple(dead), (*old, *map(snapshot_file, dead)), sheets)
 

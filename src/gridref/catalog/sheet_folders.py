@@ -1,15 +1,17 @@
-"""The folders of sheets in a local catalog: find those that no snapshot names, and remove them."""
+"""The folders of sheets in a catalog: find those that no snapshot names, and remove them."""
 
 from __future__ import annotations
 
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from gridref.catalog.document import Root
-from gridref.catalog.folder import Folder
+from gridref.catalog.folder import Folder, open_folder
 from gridref.catalog.overlay_entries import INSIDE, NAMES
 from gridref.io import is_local
 
@@ -19,19 +21,25 @@ _DRAFTS = ".gridref-writing"
 """The folder in it of files that are being written."""
 
 
-def unneeded_sheets(folder: Folder, roots: Iterable[Root], grace_seconds: float) -> Iterator[str]:
+type StorageOptions = Mapping[str, Any] | None
+
+
+def unneeded_sheets(
+    folder: Folder, roots: Iterable[Root], grace_seconds: float, storage_options: StorageOptions
+) -> Iterator[str]:
     """Folders of sheets below a catalog's that no snapshot names, and that are old enough.
 
     Folders elsewhere are not looked at: they may be somebody else's.
     """
-    if not is_local(folder.url):
-        return
     named = {
         (overlay.id, sheet.name)
         for root in roots
         for overlay in root.snapshot.overlays
         for sheet in overlay.sheets
     }
+    if not is_local(folder.url):
+        yield from _unneeded_far(folder, named, grace_seconds, storage_options)
+        return
     for overlay in _folders(folder.address(INSIDE)):
         for sheet in _folders(overlay.path):
             is_named = (overlay.name, sheet.name) in named
@@ -58,9 +66,35 @@ def _age(path: str) -> float:
     return time.time() - newest
 
 
-def remove_sheets(folder: Folder, sheets: Iterable[str]) -> None:
+def _unneeded_far(
+    folder: Folder,
+    named: Container[tuple[str, str]],
+    grace_seconds: float,
+    storage_options: StorageOptions,
+) -> Iterator[str]:
+    """The same on an object store, whose objects have to be known to be old."""
+    names = partial(_names_far, folder, storage_options)
+    for overlay in filter(NAMES.fullmatch, names(INSIDE)):
+        for sheet in filter(NAMES.fullmatch, names(f"{INSIDE}/{overlay}")):
+            path = f"{INSIDE}/{overlay}/{sheet}"
+            if (overlay, sheet) not in named:
+                ages = [folder.age(f"{path}/{name}") for name in names(path)]
+                if ages and all(age is not None and age >= grace_seconds for age in ages):
+                    yield path
+
+
+def _names_far(folder: Folder, storage_options: StorageOptions, path: str) -> list[str]:
+    """Names of what is in a folder below a catalog's, on an object store."""
+    return sorted(open_folder(folder.address(path), storage_options).names())
+
+
+def remove_sheets(folder: Folder, sheets: Iterable[str], storage_options: StorageOptions) -> None:
     """Remove folders of sheets with what writers put there; other files stay, with the folder."""
     for sheet in sheets:
+        if not is_local(folder.url):
+            for name in filter(_OBJECT.fullmatch, _names_far(folder, storage_options, sheet)):
+                folder.remove(f"{sheet}/{name}")
+            continue
         path = folder.address(sheet)
         with suppress(OSError):
             for name in os.listdir(path):

@@ -36,9 +36,11 @@ from gridref.errors import (
     Place,
     ReadError,
     ShortReadError,
+    SourceNotAllowedError,
+    SourceUnavailableError,
 )
 from gridref.forks import tell_in_children
-from gridref.io import MAX_REQUESTS, is_local
+from gridref.io import MAX_REQUESTS, is_absent, is_local
 from gridref.io.context import current_context, working
 from gridref.io.prefetch import AtHand
 from gridref.model.array import Overlay, VirtualArray
@@ -624,11 +626,21 @@ def _warn_not_used(overlay: Overlay, error: GridrefError) -> None:
     if overlay.id not in _warned:
         _warned.add(overlay.id)
         warnings.warn(
-            f"overlay {overlay.id} cannot be read, and the files were read instead; drop it, and"
-            f" write it again ({type(error).__name__}: {error})",
+            f"overlay {overlay.id} cannot be read, and the files were read instead: {_why(error)}",
             OverlayNotUsedWarning,
             stacklevel=4,
         )
+
+
+def _why(error: GridrefError) -> str:
+    """What is wrong with an overlay, and what to do: other than of a file of the archive."""
+    kind = type(error).__name__
+    if isinstance(error, SourceNotAllowedError):
+        return f"{kind}: {error}"
+    if isinstance(error, SourceUnavailableError) and not is_absent(error):
+        return f"an object of it cannot be reached ({kind}: {error.place})"
+    what = "is missing" if isinstance(error, SourceUnavailableError) else "is not as it was written"
+    return f"an object of it {what}; drop the overlay, and write it again ({kind}: {error.place})"
 
 
 def _looked_up(parts: Iterable[PieceSet]) -> Iterator[LookedUp[PieceSet]]:

@@ -126,10 +126,17 @@ def shard_shape_for(
     return tuple(lengths)
 
 
-# Which objects are read and written together
-
 BASE_BYTES = 200 * 10**6
 """What a process takes that has imported everything and works on nothing."""
+
+
+def shard_bytes_for(memory: int) -> int:
+    """Decoded size of shards in a process that may take so many bytes: several are in memory."""
+    return min(SHARD_BYTES, (memory - BASE_BYTES) // 8)
+
+
+# Which objects are read and written together
+
 _UNIT_BYTES = 64 * 2**20
 """Units are at least about so large if that costs no decodes: each one has fixed costs."""
 
