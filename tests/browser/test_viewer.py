@@ -99,14 +99,20 @@ def test_the_list_of_catalogs_has_a_preview(visit: Visit, served: str, sample_da
     shown = visit.page.evaluate("""
         () => {
             const canvas = document.querySelector(".preview");
-            const context = canvas.getContext("2d");
-            return [...context.getImageData(0, 0, canvas.width, canvas.height).data];
+            const { width, height } = canvas;
+            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+            return [width, height, [...data]];
         }
     """)
     with h5py.File(sample_data / "daily_2023-01.nc") as file:
         values = file["tas"][0].astype("f8")
-    assert np.array(shown).reshape(20, 40, 4)[..., 3].min() == 255
-    grey = np.array(shown).reshape(20, 40, 4)[::-1, :, :3].sum(-1)  # thermal: warm is light
+    width, height, data = shown
+    assert width / height == pytest.approx(40 / 20, rel=0.02)  # both count in degrees, as many
+    pixels = np.array(data).reshape(height, width, 4)
+    assert pixels[..., 3].min() == 255
+    rows = ((np.arange(20) + 0.5) * height / 20).astype(int)
+    columns = ((np.arange(40) + 0.5) * width / 40).astype(int)
+    grey = pixels[rows][:, columns][::-1, :, :3].sum(-1)  # thermal: warm is light
     assert np.corrcoef(grey.ravel(), values.ravel())[0, 1] > 0.9
 
 

@@ -15,7 +15,9 @@ const sight = new IntersectionObserver((entries) => {
     });
   }
 });
-for (const canvas of document.querySelectorAll(".preview")) sight.observe(canvas);
+const watch = () => document.querySelectorAll(".preview:not([data-ready])").forEach((canvas) => sight.observe(canvas));
+document.addEventListener("catalogs", watch); // when another search has found others
+watch();
 
 const place = document.getElementById("viewer");
 const begin = () =>

@@ -29,9 +29,10 @@ from gridref.faces.http.site import VIEWS, ServedCatalog, Site
 from gridref.faces.web.array_page import array_page
 from gridref.faces.web.catalog_page import SourceNames, catalog_page
 from gridref.faces.web.chunk_map import chunk_at, chunk_map, count_sizes
-from gridref.faces.web.extent import ends_with, extents
+from gridref.faces.web.extent import extents
 from gridref.faces.web.frame import ASSETS, VIEWER, Links, asset, asset_version, problem_page
 from gridref.faces.web.front_page import front_page
+from gridref.faces.web.search import Found, Search, find
 from gridref.model.array import VirtualArray
 from gridref.serve.objects import ArraySpace
 from gridref.serve.views import ArrayView
@@ -263,8 +264,13 @@ def problem(asked: Asked, status: int, title: str, text: str) -> Page:
 def _front(site: Site, asked: Asked) -> Page:
     if not asked.by_browser:
         return _json(index_document(site.catalogs, site.problems), _BY_KIND)
-    listed = [each.listed for _, each in sorted(site.catalogs.items())]
-    return _html(front_page(asked.links, listed, site.problems))
+    catalogs = [each for _, each in sorted(site.catalogs.items())]
+    search = Search.of(asked.query)
+    try:
+        found: Found[ServedCatalog] | InvalidRequestError = find(catalogs, search)
+    except InvalidRequestError as error:
+        found = error
+    return _html(front_page(asked.links, search, found, site.problems))
 
 
 def _asset(name: str) -> Page | None:
@@ -291,8 +297,7 @@ def _catalog(catalog: ServedCatalog, asked: Asked) -> Page:
 
 
 def _extent(catalog: ServedCatalog) -> Page:
-    found = extents(catalog.group, ends_with(catalog.reader.reader.read))
-    return _json([asdict(extent) for extent in found], _FRESH)
+    return _json([asdict(extent) for extent in extents(catalog.read_ends())], _FRESH)
 
 
 def _array(catalog: ServedCatalog, path: str) -> VirtualArray | None:

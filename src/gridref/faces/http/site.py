@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,9 @@ from gridref.api.readable import CACHE_BYTES
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.errors import GridrefError, InvalidRequestError, SourceNotAllowedError
+from gridref.faces.web.extent import Ends, ends_of, ends_with
 from gridref.faces.web.front_page import Listed
+from gridref.faces.web.search import Described
 from gridref.io import (
     Allow,
     SourcePool,
@@ -144,11 +146,40 @@ class ServedCatalog:
     kept: CatalogGroup | None = None
     pinned: str = ""
     shown_as: Mapping[str, str] = field(default_factory=dict)
+    _ends: list[Sequence[Ends] | GridrefError] = field(default_factory=list, repr=False)
+
+    @cached_property
+    def described(self) -> Described:
+        """What can be searched of it."""
+        return Described.of(self.name, self.group)
 
     @cached_property
     def listed(self) -> Listed:
         """What the list of catalogs says of it."""
         return Listed.of(self.name, self.group)
+
+    @property
+    def known_ends(self) -> Sequence[Ends] | GridrefError | None:
+        """The ends of its coordinates, or why they cannot be read; None until they were read."""
+        return self._ends[0] if self._ends else None
+
+    def read_ends(self) -> Sequence[Ends]:
+        """The ends of its coordinates, which are kept; what failed is tried again.
+
+        Raises
+        ------
+        ReadError
+            If they cannot be read.
+        """
+        known = self.known_ends
+        if known is None or isinstance(known, GridrefError):
+            try:
+                known = ends_of(self.group, ends_with(self.reader.reader.read))
+            except GridrefError as error:
+                self._ends[:] = [error]
+                raise
+            self._ends[:] = [known]
+        return known
 
     def asked_key(self, key: str) -> str:
         """The key that a request means by its path."""

@@ -17,7 +17,7 @@ from gridref.catalog.kept_report import CatalogReport
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.faces.exports.stac import to_stac
-from gridref.faces.web.extent import ends_with, extents
+from gridref.faces.web.extent import ends_of, ends_with, extents
 from gridref.faces.web.static_site import ITEM, REFERENCES, StaticSite
 from gridref.io import Allow
 from gridref.options import verb
@@ -90,7 +90,7 @@ def publish(
     _check_sources(group)
     group = replace(group, report=_moved(group.report, prefixes or {}))
     reader = reader_for(storage_options)
-    found = tuple(extents(group, ends_with(reader.read)))
+    found = tuple(extents(ends_of(group, ends_with(reader.read))))
     draft = place / _DRAFT
     with write_errors_told("the site", str(place)):
         try:

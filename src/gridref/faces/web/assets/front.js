@@ -1,21 +1,7 @@
-// The list of catalogs: finds by name and title; asks for extents of what comes into sight.
+// The list of catalogs: asks the server again when another search is typed, and for the extents of what
+// comes into sight.
 
 for (const each of document.querySelectorAll(".scripted")) each.hidden = false;
-
-const rows = [...document.querySelectorAll("#catalogs tbody tr")];
-const texts = rows.map((row) => row.textContent.toLowerCase());
-const find = document.getElementById("find");
-const found = document.getElementById("found");
-
-find?.addEventListener("input", () => {
-  const words = find.value.toLowerCase().split(/\s+/);
-  let shown = 0;
-  rows.forEach((row, number) => {
-    row.hidden = !words.every((word) => texts[number].includes(word));
-    shown += row.hidden ? 0 : 1;
-  });
-  found.textContent = `${shown} of ${rows.length} catalogs`;
-});
 
 async function tell(place) {
   const response = await fetch(place.dataset.from, { headers: { accept: "application/json" } });
@@ -23,6 +9,7 @@ async function tell(place) {
   place.textContent = response.ok
     ? told.map(({ name, first, last }) => `${name}: ${first} … ${last}`).join("; ") || "–"
     : `not read: ${told.reason}`;
+  place.title = place.textContent;
 }
 
 const sight = new IntersectionObserver((entries) => {
@@ -32,4 +19,60 @@ const sight = new IntersectionObserver((entries) => {
     tell(target).catch(() => (target.textContent = "the server does not answer"));
   }
 });
-for (const place of document.querySelectorAll(".extent")) sight.observe(place);
+
+const search = document.getElementById("search");
+const results = document.getElementById("results");
+const TYPED_MS = 200;
+let later = 0;
+let asking = null;
+
+function address() {
+  const asked = [...search.querySelectorAll("input")].map(({ name, value }) => [name, value.trim()]);
+  const query = new URLSearchParams(asked.filter(([, value]) => value)).toString();
+  return query ? `?${query}` : location.pathname;
+}
+
+// Takes the results out of the page for this search; while extents are still being read, again and again.
+async function find(place) {
+  asking?.abort();
+  asking = new AbortController();
+  const { signal } = asking;
+  try {
+    for (let isMore = true; isMore; ) {
+      const response = await fetch(place, { headers: { accept: "text/html" }, signal });
+      const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      const found = page.getElementById("results");
+      results.replaceChildren(...found.childNodes);
+      history.replaceState(null, "", place);
+      shown();
+      isMore = Boolean(document.getElementById("found")?.dataset.unread);
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") failed(place);
+  }
+}
+
+function failed(place) {
+  const words = document.createElement("p");
+  words.className = "problem";
+  words.setAttribute("role", "alert");
+  const again = document.createElement("button");
+  again.type = "button";
+  again.textContent = "Try again";
+  again.addEventListener("click", () => find(place));
+  words.append("The server does not answer: is it still running, and this device online? ", again);
+  results.replaceChildren(words);
+}
+
+// Extents and previews of the rows that are there now.
+function shown() {
+  for (const place of document.querySelectorAll(".extent[data-from]")) sight.observe(place);
+  document.dispatchEvent(new Event("catalogs"));
+}
+
+search?.addEventListener("input", () => {
+  clearTimeout(later);
+  later = setTimeout(() => find(address()), TYPED_MS);
+});
+shown();
+if (document.getElementById("found")?.dataset.unread) find(location.href);
