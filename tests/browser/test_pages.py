@@ -205,6 +205,48 @@ def test_a_server_of_two_thousand_catalogs(visit: Visit) -> None:
 
 
 @pytest.mark.long
+def test_a_tree_of_many_arrays_folds_and_is_filtered(visit: Visit) -> None:
+    make = VirtualArray.from_numpy
+    kinds = ("wind", "humidity", "ozone")
+    groups = {
+        f"level_{number}": VirtualGroup(
+            {
+                f"{kind}_{member}": make(np.zeros(1), ("x",), {"long_name": f"{kind} aloft"})
+                for kind in kinds
+                for member in range(5)
+            }
+        )
+        for number in range(30)
+    }
+    catalog = VirtualGroup({"height": make(np.zeros(1), ("x",))}, groups)
+    with running(create_app({"model": catalog}, access_log=False)) as url:
+        page = visit.page
+        page.goto(f"{url}/model")
+        shown = lambda: page.locator("#tree li:visible").count()  # noqa: E731
+        assert page.locator("#filtered").text_content() == "451 arrays"
+        assert shown() == 1  # groups are folded
+        page.locator("#tree summary").nth(7).click()
+        assert shown() == 16
+        assert page.url.endswith("#open=level_7")
+        page.get_by_label("Find").fill("ozone level_3")
+        assert page.locator("#filtered").text_content() == "5 of 451 arrays"
+        assert shown() == 5
+        url_there = page.url
+        assert not visit.barriers()
+        page.goto("about:blank")
+        page.goto(url_there)
+        assert shown() == 5
+        page.get_by_label("Find").fill("")
+        assert shown() == 16
+        page.get_by_role("link", name="ozone_4").click()
+        page.wait_for_url("**/model/array/level_7/ozone_4")
+        page.go_back()
+        visit.wait("document.getElementById('filtered')?.textContent")
+        assert shown() == 16
+        page.goto("about:blank")
+
+
+@pytest.mark.long
 def test_a_million_chunks(visit: Visit, tmp_path: Path) -> None:
     n = 1_000_000
     random = np.random.default_rng(9)

@@ -520,5 +520,5 @@ def test_the_viewer_is_small() -> None:
     from gridref.faces.web.frame import asset
 
     built_viewer()
-    files = ("viewer.js", "pages.css", "chunk-map.js", "copy.js", "front.js", "icon.svg")
+    files = ("viewer.js", "pages.css", "chunk-map.js", "copy.js", "front.js", "icon.svg", "tree.js")
     assert sum(len(gzip.compress(asset(name).content)) for name in files) < 400_000

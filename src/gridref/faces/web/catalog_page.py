@@ -69,6 +69,8 @@ def _is_folder(prefix: str) -> bool:
 
 MOST_SOURCES = 500
 MOST_ARRAYS = 5_000
+MOST_OPEN = 60
+"""Arrays of a catalog whose groups are not folded."""
 MOST_DRIFTS = 500
 
 
@@ -102,6 +104,7 @@ def catalog_page(
     """
     title = shortened(str(group.attrs.get("title", "")), 200)
     names = SourceNames.of(kept)
+    has_tree = 0 < len(group.all_arrays()) <= MOST_ARRAYS
     return page(
         name,
         links,
@@ -113,7 +116,7 @@ def catalog_page(
         attributes_section(group.attrs),
         None if kept is None else _sources(kept, names),
         None if kept is None else _drifts(kept.report.drifts, names),
-        scripts=("front.js", "copy.js"),
+        scripts=("front.js", "copy.js", *(("tree.js",) if has_tree else ())),
     )
 
 
@@ -138,17 +141,30 @@ def _overview(
 
 def _tree(links: Links, name: str, group: VirtualGroup, left_out: Mapping[str, str]) -> Content:
     n_arrays = len(group.all_arrays())
+    if not n_arrays:
+        return tag("p", "None.")
     if n_arrays > MOST_ARRAYS:
         return tag("p", f"{n_arrays:,} arrays: too many to list on a page; Zarr clients list them.")
-    return [
-        _group(links, name, path, below, left_out)
+    is_open = n_arrays <= MOST_OPEN
+    groups = [
+        _group(links, name, path, below, left_out, is_open=is_open)
         for path, below in group.walk()
         if below.arrays or path
     ]
+    find = tag("label", "Find ", tag("input", type="search", id="filter", autocomplete="off"))
+    found = tag("span", id="filtered", role="status")
+    search = tag("p", find, " ", found, class_="scripted controls", hidden=True)
+    return [search, tag("div", groups, id="tree")]
 
 
 def _group(
-    links: Links, name: str, path: str, group: VirtualGroup, left_out: Mapping[str, str]
+    links: Links,
+    name: str,
+    path: str,
+    group: VirtualGroup,
+    left_out: Mapping[str, str],
+    *,
+    is_open: bool,
 ) -> Content:
     """Arrays of one group; groups stand one below the other by their paths, however deep."""
     above = f"{path}/" if path else ""
@@ -157,7 +173,10 @@ def _group(
         for each, array in group.arrays.items()
     ]
     shown = tag("ul", leaves, class_="tree")
-    return tag("details", tag("summary", path), shown, open=True) if path else shown
+    if not path:
+        return shown
+    count = tag("span", f" {len(group.arrays):,}", class_="count")
+    return tag("details", tag("summary", path, count), shown, open=is_open, data_path=path)
 
 
 def _leaf(links: Links, name: str, path: str, array: VirtualArray, reason: str) -> Content:

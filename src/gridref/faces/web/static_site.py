@@ -28,7 +28,7 @@ REFERENCES = "references.json"
 """Name of the file of kerchunk references."""
 ITEM = "item.json"
 """Name of the file that describes the catalog for STAC."""
-SCRIPTS = ("chunk-map.js", "copy.js", "front.js", "icon.svg", "pages.css")
+SCRIPTS = ("chunk-map.js", "copy.js", "front.js", "icon.svg", "pages.css", "tree.js")
 
 
 @dataclass(frozen=True)
