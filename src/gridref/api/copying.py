@@ -1,8 +1,8 @@
 """Copy a catalog as a Zarr v3 hierarchy of its own: all values, and no reference to a file.
 
 The chunks are written first, then the metadata of each array, then that of the root. A copy that
-was not finished can therefore not be opened as one. What a copy is made of is noted in it until all
-is done, and the same call goes on where an earlier one was killed.
+was not finished can therefore not be opened as one. `copy_targets` says where they go, and how the
+same call goes on where an earlier one was killed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gridref.api.copy_targets import FolderTarget, Target, spill_name
 from gridref.api.opening import open_group
 from gridref.api.readable import reader_for
 from gridref.api.rewriting.plan import (
@@ -32,10 +33,9 @@ from gridref.api.rewriting.plan import (
     shard_shape_for,
     view_to_write,
 )
-from gridref.api.rewriting.writer import DRAFTS, LocalSink, RemoteSink, own_folder, rewrite, sink_at
+from gridref.api.rewriting.writer import rewrite
 from gridref.api.scan import Progress
 from gridref.catalog import CatalogGroup
-from gridref.catalog.folder import open_folder
 from gridref.errors import (
     GridrefError,
     InvalidRequestError,
@@ -44,7 +44,8 @@ from gridref.errors import (
     Option,
     Place,
 )
-from gridref.io import Allow, absolute_url, is_local
+from gridref.extras import missing_package
+from gridref.io import Allow, absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_attributes import attributes_to_json
@@ -146,6 +147,7 @@ def copy(
     catalog: str | os.PathLike[str] | VirtualGroup,
     target: str | os.PathLike[str],
     *,
+    to: Literal["zarr", "icechunk"] | None = None,
     arrays: Iterable[str] | None = None,
     chunks: Mapping[str, int] | None = None,
     shards: Shards = "auto",
@@ -172,6 +174,9 @@ def copy(
     target
         Address of the copy: a local folder, or one on an fsspec filesystem. It must not hold
         anything else.
+    to
+        ``"zarr"``: a folder. ``"icechunk"``: an Icechunk repository, which is made if there is
+        none. By default an address that ends in ``.icechunk`` is a repository.
     arrays
         Paths of arrays to copy, with the coordinates that belong to them. By default all.
     chunks
@@ -228,6 +233,8 @@ def copy(
     begun = time.perf_counter()
     check_choice("codec", codec, tuple(CODECS))
     check_choice("grid", grid, ("regular", "rectilinear"))
+    if to is not None:
+        check_choice("to", to, ("zarr", "icechunk"))
     if isinstance(shards, str):
         check_choice("shards", shards, ("auto", "none"))
     group = open_group(catalog, storage_options, allow, snapshot)
@@ -235,11 +242,11 @@ def copy(
     group = _chosen(with_conventions(with_shown_names(group, IN_ZARR)), arrays)
     _refuse_foreign_types(group)
     url = absolute_url(target)
-    sink = sink_at(url, storage_options)
+    place = _target_at(url, to, storage_options)
     resources = Resources(
         bytes_of("memory", memory),
         n_threads=n_threads,
-        is_streamed=sink.is_streamed,
+        is_streamed=place.is_streamed,
         has_disk=True,
     )
     layout = _Layout(chunks or {}, shards, codec, grid)
@@ -250,23 +257,41 @@ def copy(
         foreseen = {path: _foreseen(plan) for path, plan in plans.items()}
         return CopyReport(url, foreseen, peak_bytes, time.perf_counter() - begun, is_dry_run=True)
     documents = _documents(group, {path: plan.view for path, plan in plans.items()})
-    digest = _begin(url, sink, content, documents, storage_options)
-    files = _spill_folder(url, spill, digest)
-    copied = dict(_copied(plans, sink, files, storage_options, progress))
-    for path, document in reversed(documents.items()):  # the root last
-        sink.put(f"{path}/{METADATA_KEY}" if path else METADATA_KEY, [_dumped(document)])
-    shutil.rmtree(files, ignore_errors=True)
-    sink.clean()
-    sink.remove(_NOTE)
+    digest = hashlib.sha256(content.encode() + _dumped(documents)).hexdigest()
+    objects = _named(documents)
+    if place.begin(digest, objects):  # what an earlier run could not clean up
+        copied = {path: _adopted(plan) for path, plan in plans.items()}
+    else:
+        files = _spill_folder(place, spill, digest)
+        copied = dict(_copied(plans, place, files, storage_options, progress))
+    place.finish(objects)
+    shutil.rmtree(_spill_folder(place, spill, digest), ignore_errors=True)
+    place.close()
     return CopyReport(url, copied, peak_bytes, time.perf_counter() - begun)
 
 
-def _spill_folder(url: str, spill: str | os.PathLike[str] | None, digest: str) -> str:
-    """The folder for intermediate files of a copy: the same one in every call for it."""
-    if spill is None and not is_local(url):
-        return own_folder(digest[:16])
-    folder = os.path.join(url, DRAFTS) if spill is None else os.path.abspath(spill)
-    return os.path.join(folder, f"gridref-spill-{digest[:16]}")
+def _target_at(url: str, to: str | None, storage_options: Mapping[str, Any] | None) -> Target:
+    """The target at an address: a repository if that is asked for, or its name says so.
+
+    Raises
+    ------
+    MissingPackageError
+        If Icechunk is needed, and not installed.
+    """
+    if to == "zarr" or (to is None and not url.rstrip("/").endswith(".icechunk")):
+        return FolderTarget(url, storage_options)
+    try:
+        from gridref.api.icechunk_target import IcechunkTarget
+    except ImportError as error:
+        raise missing_package("copying into Icechunk", error) from error
+    return IcechunkTarget(url, storage_options)
+
+
+def _spill_folder(place: Target, spill: str | os.PathLike[str] | None, digest: str) -> str:
+    """The folder for intermediate files: the one that was asked for, or that of the target."""
+    if spill is None:
+        return place.spill_folder(digest)
+    return os.path.join(os.path.abspath(spill), spill_name(digest))
 
 
 # What is copied
@@ -444,10 +469,7 @@ def _plans(group: VirtualGroup, layout: _Layout, resources: Resources) -> dict[s
     return plans
 
 
-# Metadata, and the note beside a copy that is not finished
-
-_NOTE = ".gridref-copy.json"
-"""It goes last: while it is there, the same call goes on."""
+# Metadata
 
 
 def _documents(group: VirtualGroup, views: Mapping[str, ArrayView]) -> dict[str, dict[str, Any]]:
@@ -465,37 +487,12 @@ def _dumped(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _begin(
-    url: str,
-    sink: LocalSink | RemoteSink,
-    content: str,
-    documents: Mapping[str, Any],
-    storage_options: Mapping[str, Any] | None,
-) -> str:
-    """Note what is copied; or make sure that it is what was begun before. Returns a digest of it.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the target holds something else.
-    """
-    digest = hashlib.sha256(content.encode() + _dumped(documents)).hexdigest()
-    note = json.dumps({"gridref_copy": 1, "digest": digest}).encode()
-    held = sink.tail(_NOTE, len(note) + 1)
-    if held is None and {*open_folder(url, storage_options).names()} - {DRAFTS}:
-        raise InvalidRequestError(
-            "the target holds something already: remove it, or copy to another address",
-            Place(source=url),
-        )
-    if held is None and sink.put(_NOTE, [note]):
-        return digest
-    if sink.tail(_NOTE, len(note) + 1) != (len(note), note):
-        raise InvalidRequestError(
-            "the target holds an unfinished copy of something else, or with other options: remove"
-            " it, or copy to another address",
-            Place(source=url),
-        )
-    return digest
+def _named(documents: dict[str, dict[str, Any]]) -> list[tuple[str, bytes]]:
+    """The documents as objects, the root last."""
+    return [
+        (f"{path}/{METADATA_KEY}" if path else METADATA_KEY, _dumped(document))
+        for path, document in reversed(documents.items())
+    ]
 
 
 # Copying
@@ -503,20 +500,15 @@ def _begin(
 
 def _copied(
     plans: Mapping[str, RewritePlan],
-    sink: LocalSink | RemoteSink,
+    place: Target,
     files: str,
     storage_options: Mapping[str, Any] | None,
     progress: Progress | None,
 ) -> Iterator[tuple[str, CopiedArray]]:
     """Copy the arrays one after the other."""
     total, before = sum(plan.n_steps for plan in plans.values()), 0
-    is_whole = sink.tail(METADATA_KEY, 0) is not None  # what an earlier run could not clean up
     reader = reader_for(storage_options, cache_bytes=0)
     for number, (path, plan) in enumerate(plans.items()):
-        if is_whole:
-            known = _foreseen(plan)
-            yield path, replace(known, n_adopted=known.n_objects, n_decoded=0)
-            continue
 
         def told(done: int, _of: int, before: int = before) -> None:
             if progress is not None:
@@ -525,12 +517,13 @@ def _copied(
         done = rewrite(
             plan,
             reader,
-            sink,
+            place.sink,
             prefix=f"{path}/",
             path=path,
             spill=os.path.join(files, str(number)),
             progress=told,
         )
+        place.keep(path)
         before += plan.n_steps
         yield (
             path,
@@ -543,6 +536,12 @@ def _copied(
                 seconds=done.seconds,
             ),
         )
+
+
+def _adopted(plan: RewritePlan) -> CopiedArray:
+    """What is known of an array that an earlier run copied."""
+    known = _foreseen(plan)
+    return replace(known, n_adopted=known.n_objects, n_decoded=0)
 
 
 def _foreseen(plan: RewritePlan) -> CopiedArray:

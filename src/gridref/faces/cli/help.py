@@ -30,7 +30,7 @@ COMMON = {
              "storage_options"),
     "serve": ("port", "host", "workers", "allow", "allow_host", "allow_origin", "shards", "chunks",
               "storage_options"),
-    "copy": ("arrays", "chunks", "shards", "codec", "grid", "memory", "dry_run", "snapshot",
+    "copy": ("to", "arrays", "chunks", "shards", "codec", "grid", "memory", "dry_run", "snapshot",
              "allow", "quiet", "storage_options"),
     "export": ("to", "zarr_format", "append_dim", "replace", "materialize", "collection", "after",
                "snapshot", "allow", "storage_options"),

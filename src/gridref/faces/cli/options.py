@@ -497,6 +497,9 @@ EXPORT_OPTIONS: Mapping[str, Any] = {
 
 
 COPY_OPTIONS: Mapping[str, Any] = {
+    "to": _text(
+        "zarr: a folder. icechunk: an Icechunk repository. Default: by the ending of TARGET.", None
+    ),
     "arrays": _option(
         list[str],
         "Copy this array, and the coordinates that belong to it. Repeatable. Default: all.",

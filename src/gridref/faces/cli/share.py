@@ -228,6 +228,8 @@ def copy_command(
         gridref copy cube.gridref cube.zarr --array tas --codec zstd --dry-run
 
         gridref copy cube.gridref s3://bucket/cube.zarr -O anon=false
+
+        gridref copy cube.gridref cube.icechunk
     """
     from gridref.api.copying import copy
     from gridref.faces.cli.progress import ScanProgress

@@ -1,0 +1,132 @@
+"""`gridref.copy` into Icechunk repositories: real chunks, read by xarray through Icechunk."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import icechunk
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.errors import InvalidRequestError
+from tests.command import run_command
+from tests.integration.growing import month
+from tests.integration.test_copying import same
+from tests.integration.test_icechunk import kinds
+
+SERIES = {"chunks": {"time": -1, "lat": 2, "lon": 2}}
+
+
+@pytest.fixture(scope="module")
+def cube(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cube")
+    for number in range(4):
+        month(folder, number)
+    gridref.build(str(folder / "*.nc"), folder / "cube.gridref", "time")
+    return folder / "cube.gridref"
+
+
+def repository(path: Path) -> icechunk.Repository:
+    return icechunk.Repository.open(icechunk.local_filesystem_storage(str(path)))
+
+
+def session(path: Path) -> icechunk.Session:
+    return repository(path).readonly_session(branch="main")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        SERIES,
+        {"shards": "none", "codec": "shuffle-zstd"},
+        {"grid": "rectilinear", "codec": "none"},
+    ],
+    ids=str,
+)
+def test_xarray_sees_the_same_cube_without_the_files(
+    cube: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    target = tmp_path / "copy.icechunk"
+    report = gridref.copy(cube, target, **options)
+    same(cube, session(target).store, consolidated=False)
+    found = kinds(session(target), "/tas")
+    assert "native" in found
+    assert "virtual" not in found
+    assert repository(target).list_branches() == {"main"}
+    assert report.n_objects == sum(array.n_objects for array in report.arrays.values()) > 0
+    said = [each.message for each in repository(target).ancestry(branch="main")]
+    assert said[::-1][1:3] == ["gridref copy: begun", f"gridref copy: {next(iter(report.arrays))}"]
+
+
+def test_groups_texts_and_scalars(tmp_path: Path) -> None:
+    name = ("x", np.array(["a", "bé", ""], object))
+    tree = xr.DataTree.from_dict(
+        {"/": xr.Dataset({"crs": ((), 7)}, attrs={"title": "a"}), "/b/c": xr.Dataset({"n": name})}
+    )
+    tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
+    gridref.build(tmp_path / "tree.nc", tmp_path / "tree.gridref")
+    gridref.copy(tmp_path / "tree.gridref", tmp_path / "repository", to="icechunk")
+    store = session(tmp_path / "repository").store
+    found = xr.open_datatree(store, engine="zarr", consolidated=False, chunks=None)
+    expected = xr.open_datatree(tmp_path / "tree.gridref", engine="gridref")
+    xr.testing.assert_identical(found.load(), expected.load())
+
+
+def test_a_copy_that_is_interrupted_goes_on_behind_its_last_array(
+    cube: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy.icechunk"
+    n_steps = sum(1 for _ in gridref.copy(cube, target, dry_run=True, **SERIES).arrays)
+
+    def interrupt(done: int, of: int) -> None:
+        if done == n_steps:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gridref.copy(cube, target, progress=interrupt, **SERIES)
+    assert len(repository(target).list_branches()) == 2
+    with pytest.raises(InvalidRequestError, match="unfinished copy of something else"):
+        gridref.copy(cube, target)
+    report = gridref.copy(cube, target, **SERIES)
+    assert report.n_adopted > 0
+    same(cube, session(target).store, consolidated=False)
+    assert repository(target).list_branches() == {"main"}
+
+
+def test_what_is_there_is_left_alone(cube: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy.icechunk"
+    gridref.copy(cube, target)
+    before = repository(target).lookup_branch("main")
+    with pytest.raises(InvalidRequestError, match="holds something already"):
+        gridref.copy(cube, target, **SERIES)
+    assert repository(target).lookup_branch("main") == before
+    shutil.copytree(cube, tmp_path / "other.icechunk")
+    with pytest.raises(InvalidRequestError, match="holds something already"):
+        gridref.copy(cube, tmp_path / "other.icechunk")
+    assert gridref.open_catalog(tmp_path / "other.icechunk")["tas"].size
+
+
+def test_somebody_who_writes_meanwhile_is_not_overwritten(cube: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy.icechunk"
+
+    def write(done: int, of: int) -> None:
+        if done == of:
+            other = repository(target).writable_session("main")
+            xr.Dataset({"mine": 1}).to_zarr(other.store, consolidated=False)
+            other.commit("mine")
+
+    with pytest.raises(InvalidRequestError, match="the copy is on the branch gridref-copy-"):
+        gridref.copy(cube, target, progress=write)
+    assert list(xr.open_zarr(session(target).store, consolidated=False)) == ["mine"]
+
+
+def test_the_command_takes_a_repository(cube: Path, tmp_path: Path) -> None:
+    target = tmp_path / "repository"
+    done = run_command("copy", str(cube), str(target), "--to", "icechunk", "--quiet")
+    assert done.returncode == 0, done.stderr
+    same(cube, session(target).store, consolidated=False)
