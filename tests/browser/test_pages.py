@@ -96,6 +96,26 @@ def test_the_chunk_map_tells_where_a_chunk_lies(
 
 
 @pytest.mark.long
+def test_the_chunk_map_does_not_wait_for_the_chunks_of_the_picture(
+    visit: Visit, served: str
+) -> None:
+    session = visit.page.context.new_cdp_session(visit.page)
+    session.send("Network.enable")
+    priority: dict[str, set[str]] = {"chunks": set(), "portable": set()}
+
+    def note(event: Any) -> None:
+        kind = event["request"]["url"].split("/")[4:5]
+        if kind and kind[0] in priority:
+            priority[kind[0]].add(event["request"]["initialPriority"])
+
+    session.on("Network.requestWillBeSent", note)
+    see_map(visit, f"{served}/cube/array/tas")
+    visit.settle()
+    session.detach()
+    assert priority == {"chunks": {"High"}, "portable": {"Low"}}
+
+
+@pytest.mark.long
 def test_sizes_are_those_of_the_files(visit: Visit, served: str, sample_data: Path) -> None:
     page = visit.page
     see_map(visit, f"{served}/cube/array/tas")

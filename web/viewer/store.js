@@ -58,6 +58,7 @@ export class Store {
   async fetched(key, headers, signal) {
     const response = await fetch(this.address + key, {
       headers: { accept: "application/octet-stream, application/json", ...headers },
+      priority: "low", // there may be hundreds: what else the page asks for goes first
       signal,
     }).catch((error) => {
       throw error.name === "AbortError" ? error : new Error("the server does not answer: is it still running, and this device online?");
