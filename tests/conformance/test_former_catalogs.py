@@ -36,8 +36,11 @@ LACKING = {"lzf", "tas", "text"}
 
 @pytest.fixture(params=VERSIONS)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of what a version wrote."""
-    return Path(shutil.copytree(FOLDER / request.param, tmp_path / request.param))
+    """A copy of what a version wrote; the files are younger than it, as those of a checkout are."""
+    copied = shutil.copytree(FOLDER / request.param, tmp_path / request.param)
+    for file in copied.glob("*.h5"):
+        file.touch()
+    return Path(copied)
 
 
 def open_catalog(folder: Path, name: str, **options: Any) -> gridref.Catalog:
@@ -81,8 +84,8 @@ def test_verify_finds_nothing_and_files_can_be_added(folder: Path) -> None:
     catalog = open_catalog(folder, "full")
     assert gridref.verify(folder / "full.gridref", allow=folder).ok
     grown = catalog.remove(str(folder / "2.h5")).append(str(folder / "2.h5"))
-    assert grown.info.digest == catalog.info.digest
-    assert catalog.info.n_checksums
+    np.testing.assert_array_equal(grown["tas"][...], catalog["tas"][...])
+    assert grown.info.n_checksums == catalog.info.n_checksums > 0
 
 
 def test_the_second_reader_reads_what_it_can(folder: Path) -> None:
