@@ -8,13 +8,13 @@ ARGS ?=
 MINUTES ?= 10
 MUTANTS ?= 40
 SEED ?= 0
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 STAMP := $(VENV)/.installed
 PACKAGES := web/node_modules/.installed
 VIEWER := src/gridref/faces/web/built/viewer.js
 
 .DEFAULT_GOAL := help
-.PHONY: assets gallery attack package site help env demo test test-all test-minimum tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes soak viewers bench constraints clean
+.PHONY: assets gallery attack package release-check site help env demo test test-all test-minimum test-newest tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes soak viewers bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,7 +42,10 @@ test-all: env tried-assets ## all tests: those of make test, and long ones; ARGS
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 test-minimum: ## quick tests with the lowest versions of all dependencies, in build/minimum
-	tools/test-minimum build/minimum -n $(JOBS) $(ARGS)
+	tools/test-versions lowest build/minimum -n $(JOBS) $(ARGS)
+
+test-newest: ## the same with the newest versions, and those before a release, in build/newest
+	tools/test-versions newest build/newest -n $(JOBS) $(ARGS)
 
 tried-assets: env
 	@! command -v npm >/dev/null || $(MAKE) --no-print-directory assets || echo "make assets failed: tests of the viewer are skipped"
@@ -67,6 +70,9 @@ $(VIEWER): $(PACKAGES) web/build.mjs $(shell find web/viewer -type f)
 
 package: env assets ## build sdist and wheel, and try the wheel in an environment of its own
 	tools/check-package $(BIN)/python
+
+release-check: env assets ## all that must hold before a tag: the package, its tests installed, metadata, licences, links, changelog
+	tools/release-check $(BIN)/python
 
 site: env ## the documentation as a site, in build/site; fails on broken links and on what would be fetched elsewhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
