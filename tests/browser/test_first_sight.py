@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -153,6 +154,36 @@ def test_an_address_holds_zoom_point_and_plot(visit: Visit, shown: str) -> None:
     assert page.evaluate("document.getElementById('viewer-canvas').toDataURL()") == drawn
     assert page.evaluate(TOLD).partition(";")[0] == told
     assert not visit.barriers()
+
+
+@pytest.mark.long
+def test_an_address_holds_a_closer_look_at_a_series(visit: Visit, shown: str) -> None:
+    page = opened(visit, f"{shown}/ocean/array/toce", "point=0,1,2&plot=1")
+    plot = page.locator("#viewer-series .plot .u-over")
+    plot.wait_for()
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 20, steps=4)
+    page.mouse.up()
+    visit.wait("location.hash.includes('span=')")
+    page.locator("#viewer summary", has_text="How often values are").click()
+    visit.wait("location.hash.includes('often=1')")
+    url = page.url
+    low, high = (float(each) for each in re.search(r"span=([\d.]+)%2C([\d.]+)", url).groups())
+    assert 0 < low < high < 120  # of days from 0 to 120
+    page.goto("about:blank")
+    page = opened(visit, url)
+    page.locator("#viewer-series .plot .u-over").wait_for()
+    page.locator(".counts .plot canvas").wait_for()
+    page.wait_for_timeout(100)
+    assert page.url == url
+    page.locator("#viewer-series .plot .u-over").dblclick()
+    visit.wait("!location.hash.includes('span=')")
+    other = "location.hash = location.hash.replace('point=0%2C1%2C2', 'point=0%2C3%2C4')"
+    page.evaluate(other)
+    visit.wait("document.querySelector('#viewer-series figcaption')?.textContent.includes('x 4')")
 
 
 @pytest.mark.long

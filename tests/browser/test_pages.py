@@ -142,6 +142,39 @@ def test_what_is_hidden_from_the_map_has_a_slider(visit: Visit, served: str) -> 
 
 
 @pytest.mark.long
+def test_the_address_holds_what_the_chunk_map_shows(visit: Visit, served: str) -> None:
+    page = visit.page
+    see_map(visit, f"{served}/cube/array/tas")
+    page.locator("#colours").select_option("size")
+    slider = page.get_by_label("lat: chunk")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    visit.wait("location.hash.includes('map-at=1')")
+    page.locator("#chunk-map").focus()
+    for key in ("+", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    visit.wait("/bytes/.test(document.getElementById('chunk-told').textContent)")
+    told = page.locator("#chunk-told").text_content()
+    page.mouse.move(0, 0)
+    drawn = "document.getElementById('chunk-map').toDataURL()"
+    page.wait_for_timeout(100)
+    url, before = page.url, page.evaluate(drawn)
+    page.goto("about:blank")
+    see_map(visit, url)
+    visit.wait("/bytes/.test(document.getElementById('chunk-told').textContent)")
+    assert page.locator("#chunk-told").text_content() == told
+    assert page.locator("#colours").input_value() == "size"
+    assert slider.input_value() == "1"
+    page.wait_for_timeout(100)
+    page.evaluate("document.activeElement.blur()")
+    assert page.evaluate(drawn) == before
+    assert "colours=" in url  # the viewer's part stays, too
+    assert page.url == url
+    page.evaluate("location.hash = location.hash.replace('map-at=1', 'map-at=0')")
+    visit.wait("document.querySelector('.hidden-axis').value === '0'")
+
+
+@pytest.mark.long
 def test_links_open_the_array_in_other_viewers(visit: Visit, served: str) -> None:
     page = visit.page
     here = served.replace("127.0.0.1", "localhost")  # as this browser reaches it

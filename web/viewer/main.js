@@ -26,4 +26,7 @@ const begin = () =>
     place.replaceChildren(words, button("Try again", begin));
     place.dataset.ready = "failed";
   });
-if (place) begin();
+if (place) {
+  begin();
+  addEventListener("hashchange", () => location.hash.includes("=") && begin()); // another link to this page
+}

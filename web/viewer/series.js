@@ -16,9 +16,17 @@ function styled() {
   return { ink, line, link };
 }
 
-// A plot that follows its place's width and the colours of the page, until it is taken away.
-function drawnBy(place, options, data) {
+// A plot that follows its place's width and the colours of the page, until it is taken away. `span` is what
+// is looked at closely, undefined for all of it; `looked` is called when it changes.
+function drawnBy(place, options, data, span = undefined, looked = () => {}) {
   let plot = null;
+  const setScale = (drawn, key) => {
+    if (key !== "x" || drawn !== plot) return;
+    const { min, max } = drawn.scales.x;
+    const isAll = min <= data[0][0] && max >= data[0].at(-1);
+    span = isAll ? undefined : [min, max];
+    looked(span);
+  };
   const draw = () => {
     const { ink, line, link } = styled();
     plot?.destroy();
@@ -26,13 +34,14 @@ function drawnBy(place, options, data) {
     plot = new uPlot(
       {
         width: Math.max(240, place.clientWidth), height: options.height ?? 260, legend: { show: false }, cursor: { y: false, drag: { x: true, y: false } },
-        scales: { x: { time: false } }, ...options,
+        scales: { x: { time: false } }, ...options, hooks: { ...options.hooks, setScale: [setScale] },
         axes: [axis(options.axes[0]), axis({ size: SIDE, ...options.axes[1] })],
         series: [{}, { stroke: link, width: 1.5, ...options.line, ...(options.line?.fill ? { fill: `${link}66` } : {}) }],
       },
       data,
       place,
     );
+    if (span) plot.setScale("x", { min: span[0], max: span[1] });
   };
   const room = new ResizeObserver(() => (plot ? plot.setSize({ width: Math.max(240, place.clientWidth), height: options.height ?? 260 }) : draw()));
   room.observe(place);
@@ -51,7 +60,7 @@ export function alongOf(coordinate, name, n) {
 }
 
 // `axis` is what `alongOf` gives.
-export function seriesPlot({ values, words }, axis, meaning, title) {
+export function seriesPlot({ values, words }, axis, meaning, title, span = []) {
   const inOrder = sorted(values);
   const ends = inOrder.length ? `from ${meaning.words(inOrder[0])} to ${meaning.words(inOrder.at(-1))}` : "none of them known";
   const told = `${title}: ${values.length} values, ${ends}`;
@@ -83,7 +92,7 @@ export function seriesPlot({ values, words }, axis, meaning, title) {
     },
   };
   const known = Array.from(values, (value) => (Number.isFinite(value) ? value : null));
-  drawnBy(place, options, [turned(along), turned(known)]);
+  drawnBy(place, options, [turned(along), turned(known)], ...span);
   const save = element("button", { type: "button", onclick: () => download("series.csv", table(values, axis, meaning)) }, "Download CSV");
   return element("figure", { class: "series" }, element("figcaption", {}, told), place, under, save, rows(values.length, words, axis.label));
 }

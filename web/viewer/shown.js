@@ -39,6 +39,9 @@ export class Shown {
     const point = String(asked.point ?? "").split(",").map(Number);
     this.point = point.length === dims.length && point.every((at, number) => Number.isInteger(at) && at >= 0 && at < shape[number]) ? point : undefined;
     this.isPlotted = asked.plot === "1" && this.point !== undefined;
+    const span = String(asked.span ?? "").split(",").map(Number);
+    this.span = span.length === 2 && span.every(Number.isFinite) && span[0] < span[1] ? span : undefined;
+    this.isCounted = asked.often === "1";
   }
 
   // Channels or bands that the picture is composed of; null if it shows one plane.
@@ -83,7 +86,8 @@ export class Shown {
     const { zoom, x, y } = this.glass;
     if (zoom > 1) Object.assign(state, { zoom: Number(zoom.toFixed(3)), middle: [x, y].map((each) => each.toFixed(5)).join(",") });
     if (this.point) state.point = this.point.join(",");
-    if (this.isPlotted) state.plot = 1;
+    if (this.isPlotted) Object.assign(state, { plot: 1, span: this.span?.join(",") });
+    if (this.isCounted) state.often = 1;
     return state;
   }
 }

@@ -6,6 +6,7 @@ export function readState() {
 
 export function writeState(state) {
   const kept = Object.entries(state).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const text = new URLSearchParams(kept).toString();
+  const ofTheMap = [...new URLSearchParams(location.hash.slice(1))].filter(([key]) => key.startsWith("map-")); // the chunk map's own
+  const text = new URLSearchParams([...kept, ...ofTheMap]).toString();
   if (text !== location.hash.slice(1)) history.replaceState(null, "", `#${text}`);
 }

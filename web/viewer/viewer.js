@@ -88,7 +88,12 @@ export class Viewer {
     this.legend = element("div", { id: "viewer-legend" });
     this.counts = element("div", { class: "counts" });
     this.plotted = element("div", { id: "viewer-series" });
-    const often = element("details", { ontoggle: () => this.count() }, element("summary", {}, "How often values are"), this.counts);
+    const toggled = () => {
+      this.shown.isCounted = often.open;
+      this.count();
+      this.keep();
+    };
+    const often = element("details", { open: this.shown.isCounted, ontoggle: toggled }, element("summary", {}, "How often values are"), this.counts);
     this.histogram = often;
     this.place.replaceChildren(
       ...notes(this.opened), this.heading, this.picture.place, this.told, this.legend, this.controls, this.plotted, often,
@@ -311,7 +316,7 @@ export class Viewer {
   }
 
   plotAlong(axis) {
-    this.shown.series = axis;
+    Object.assign(this.shown, { series: axis, span: undefined });
     return this.plot();
   }
 
@@ -324,7 +329,12 @@ export class Viewer {
       const series = await array.series(axis, at);
       const place = dims.map((dim, other) => (other === axis ? "" : `${dim} ${this.opened.label(other, at[other])}`)).filter(Boolean);
       const title = `${this.opened.title} along ${dims[axis]} at ${place.join(", ")}`;
-      this.plotted.replaceChildren(seriesPlot(series, alongOf(coordinates[axis], dims[axis], shape[axis]), meaning, title));
+      const looked = (span) => {
+        this.shown.span = span;
+        this.keep();
+      };
+      const span = [this.shown.span, looked];
+      this.plotted.replaceChildren(seriesPlot(series, alongOf(coordinates[axis], dims[axis], shape[axis]), meaning, title, span));
       Object.assign(this.shown, { point: at, isPlotted: true });
       this.keep();
     } catch (error) {

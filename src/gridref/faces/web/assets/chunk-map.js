@@ -91,12 +91,15 @@ async function load() {
   const response = await answered(canvas.dataset.map.replace("{at}", query));
   const found = laidOut(decoded(await unpacked(response)));
   if (number !== asked) return;
-  const isFirst = map === null || map.across !== found.across || map.down !== found.down;
+  const isFirst = map === null || map.across !== found.across || map.down !== found.down || kept.has("map-look");
   map = found;
   cursor = Math.min(cursor, map.n - 1);
   paint();
-  if (isFirst) fit();
+  if (isFirst) lookAt(kept.get("map-look"));
+  kept.delete("map-look");
   draw();
+  if (kept.has("map-chunk")) point(cursor, true);
+  kept.delete("map-chunk");
   canvas.dataset.ready = String(map.n);
   if (map.left_out) say(`The first ${map.n} chunks; ${map.left_out} more are not on the map.`);
 }
@@ -196,6 +199,48 @@ function fit() {
   at = { scale: fitted(), x: 0, y: 0 };
 }
 
+// The address holds what is shown of the map: colours, chunks along hidden axes, the chunk that is told, and
+// how near it is looked at: how many times nearer than all of it, and what is in the middle.
+let kept = new URLSearchParams();
+
+function take() {
+  kept = new URLSearchParams(location.hash.slice(1));
+  const by = kept.get("map-colours");
+  colours.value = ["source", "size"].includes(by) ? by : "state";
+  const chunks = (kept.get("map-at") ?? "").split(",");
+  hidden.forEach((each, number) => {
+    each.value = chunks[number] || "0";
+    each.parentElement.querySelector(".at").textContent = each.value;
+  });
+  const chunk = Number(kept.get("map-chunk"));
+  cursor = Number.isInteger(chunk) && chunk > 0 ? chunk : 0;
+}
+
+function lookAt(text) {
+  fit();
+  const [nearer, x, y] = (text ?? "").split(",").map(Number);
+  if (!(nearer > 1 && Number.isFinite(x + y))) return;
+  at.scale = Math.min(64, at.scale * nearer);
+  at.x = x - canvas.clientWidth / 2 / at.scale;
+  at.y = y - canvas.clientHeight / 2 / at.scale;
+  canvas.classList.add("closer");
+}
+
+function keep() {
+  const state = new URLSearchParams(location.hash.slice(1));
+  const nearer = at.scale / fitted();
+  const middle = [at.x + canvas.clientWidth / 2 / at.scale, at.y + canvas.clientHeight / 2 / at.scale];
+  const told = {
+    "map-colours": colours.value === "state" ? "" : colours.value,
+    "map-at": hidden.some(({ value }) => value !== "0") ? hidden.map(({ value }) => value).join(",") : "",
+    "map-chunk": cursor || "",
+    "map-look": nearer > 1.001 ? [nearer, ...middle].map((each) => Number(each.toFixed(6))).join(",") : "",
+  };
+  for (const [key, value] of Object.entries(told)) value === "" ? state.delete(key) : state.set(key, value);
+  const text = state.toString();
+  if (text !== location.hash.slice(1)) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+}
+
 let waiting = false;
 function draw() {
   if (waiting) return;
@@ -246,6 +291,7 @@ function zoom(factor, x = canvas.clientWidth / 2, y = canvas.clientHeight / 2) {
   }
   canvas.classList.toggle("closer", at.scale > fitted()); // fingers move the map then, not the page
   draw();
+  keep();
 }
 
 function say(words) {
@@ -302,7 +348,10 @@ canvas?.addEventListener("pointerdown", (event) => {
   if (map) point(under(event), true);
   canvas.setPointerCapture(event.pointerId);
 });
-canvas?.addEventListener("pointerup", () => (drag = null));
+canvas?.addEventListener("pointerup", () => {
+  drag = null;
+  if (map) keep();
+});
 canvas?.addEventListener("pointermove", (event) => {
   if (!map) return;
   if (drag && event.buttons) {
@@ -328,6 +377,7 @@ canvas?.addEventListener("keydown", (event) => {
   if (step !== undefined) {
     point(cursor + step, true);
     follow();
+    keep();
   } else if (factor !== undefined) zoom(factor);
   else if (event.key === "Home") point(0, true);
   else return;
@@ -407,15 +457,22 @@ if (canvas) {
     { rootMargin: "50%" },
   );
   sight.observe(canvas);
+  take();
+  addEventListener("hashchange", () => {
+    if (!map || !location.hash.includes("=")) return;
+    take();
+    load().catch(failed);
+  });
   colours.addEventListener("change", () => {
     if (!map) return;
     paint();
     draw();
+    keep();
   });
   for (const each of hidden) {
     each.addEventListener("input", () => {
       each.parentElement.querySelector(".at").textContent = each.value;
-      load().catch(failed);
+      load().then(keep).catch(failed);
     });
   }
   for (const button of document.querySelectorAll("[data-zoom]")) {
