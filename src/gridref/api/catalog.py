@@ -464,6 +464,7 @@ class Catalog(CatalogGroup):
         codec: str = "shuffle-zstd",
         memory: int | str = "1GB",
         n_threads: int | None = None,
+        executor: Any = None,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Catalog:
@@ -493,9 +494,14 @@ class Catalog(CatalogGroup):
         codec
             ``"shuffle-zstd"``, ``"blosc"``, ``"zstd"``, ``"gzip"`` or ``"none"``.
         memory
-            Most memory that the process may take: bytes, or a text like ``"2GB"``.
+            Most memory that the process may take, or with an executor each of its tasks: bytes, or
+            a text like ``"2GB"``.
         n_threads
-            Threads that decode and encode, by default one for each core.
+            Threads that decode and encode, by default one for each core; with an executor, one.
+        executor
+            Who writes, as in `gridref.RunOptions`: a number of processes, the address of a Dask
+            scheduler, a `distributed.Client`, a cluster or another pool. By default this process.
+            The workers must reach files and overlay.
         dry_run
             Only report what would be written.
         progress
@@ -528,6 +534,7 @@ class Catalog(CatalogGroup):
             codec=codec,
             memory=memory,
             n_threads=n_threads,
+            executor=executor,
             dry_run=dry_run,
             progress=progress,
         )

@@ -29,6 +29,11 @@ class Target(Protocol):
         ...
 
     @property
+    def is_shared(self) -> bool:
+        """Whether several processes can write into it."""
+        ...
+
+    @property
     def sink(self) -> Sink:
         """Where objects go, once the copy was begun."""
         ...
@@ -82,6 +87,8 @@ class FolderTarget:
 
     The metadata of the root come last, so nobody opens half a copy.
     """
+
+    is_shared = True
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
         self._url, self._options = url, storage_options

@@ -35,6 +35,7 @@ from gridref.api.rewriting.plan import (
 )
 from gridref.api.rewriting.writer import rewrite
 from gridref.api.scan import Progress
+from gridref.api.workers import Pool, is_here, pool_of
 from gridref.catalog import CatalogGroup
 from gridref.errors import (
     GridrefError,
@@ -45,7 +46,7 @@ from gridref.errors import (
     Place,
 )
 from gridref.extras import missing_package
-from gridref.io import Allow, absolute_url
+from gridref.io import Allow, absolute_url, is_local
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_attributes import attributes_to_json
@@ -156,6 +157,7 @@ def copy(
     memory: int | str = "1GB",
     spill: str | os.PathLike[str] | None = None,
     n_threads: int | None = None,
+    executor: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
     snapshot: str | None = None,
@@ -194,14 +196,19 @@ def copy(
         ``"regular"`` makes chunks equal. ``"rectilinear"`` keeps them as uneven as they are in the
         files; few readers read such a grid.
     memory
-        Bytes that the process may take, like ``"2GB"``. Where stored chunks would be decoded many
-        times with that, they are written to intermediate files first.
+        Bytes that the process may take, like ``"2GB"``; with an executor, each of its tasks. Where
+        stored chunks would be decoded many times with that, they are written to intermediate files
+        first.
     spill
         Local folder for intermediate files, which take about half of the memory that the elements
         of an array would. By default they are beside what is being copied, if that is local, else
         in the system's folder for temporary files.
     n_threads
-        Threads that decode and that encode. By default one for each core.
+        Threads that decode and that encode. By default one for each core; with an executor, one.
+    executor
+        Who copies, as in `gridref.RunOptions`: a number of processes, the address of a Dask
+        scheduler, a `distributed.Client`, a cluster or another pool. By default this process. The
+        workers must reach files, target and `spill`. Not for Icechunk repositories.
     storage_options
         Options of fsspec's filesystems of catalog, files and copy, or of several by protocol.
         `Catalog.copy` takes those that the catalog was opened with.
@@ -243,11 +250,16 @@ def copy(
     _refuse_foreign_types(group)
     url = absolute_url(target)
     place = _target_at(url, to, storage_options)
+    is_shared = not is_here(executor)
+    if is_shared and not place.is_shared:
+        reason = " cannot write into an Icechunk repository: one process has its session"
+        raise InvalidRequestError(Message(Option("executor"), reason))
     resources = Resources(
         bytes_of("memory", memory),
-        n_threads=n_threads,
+        n_threads=n_threads or (1 if is_shared else None),
         is_streamed=place.is_streamed,
-        has_disk=True,
+        # Workers on other machines reach the target, or what the caller names.
+        has_disk=not is_shared or is_local(url) or spill is not None,
     )
     layout = _Layout(chunks or {}, shards, codec, grid)
     layout.check(group)
@@ -263,7 +275,8 @@ def copy(
         copied = {path: _adopted(plan) for path, plan in plans.items()}
     else:
         files = _spill_folder(place, spill, digest)
-        copied = dict(_copied(plans, place, files, storage_options, progress))
+        with pool_of(executor) as pool:
+            copied = dict(_copied(plans, place, files, storage_options, progress, pool))
     place.finish(objects)
     shutil.rmtree(_spill_folder(place, spill, digest), ignore_errors=True)
     place.close()
@@ -504,6 +517,7 @@ def _copied(
     files: str,
     storage_options: Mapping[str, Any] | None,
     progress: Progress | None,
+    pool: Pool | None,
 ) -> Iterator[tuple[str, CopiedArray]]:
     """Copy the arrays one after the other."""
     total, before = sum(plan.n_steps for plan in plans.values()), 0
@@ -522,6 +536,7 @@ def _copied(
             path=path,
             spill=os.path.join(files, str(number)),
             progress=told,
+            pool=pool,
         )
         place.keep(path)
         before += plan.n_steps

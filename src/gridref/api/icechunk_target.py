@@ -71,6 +71,7 @@ class IcechunkTarget:
     """A repository, which is made if there is none."""
 
     is_streamed = False
+    is_shared = False
     sink: SessionSink
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:

@@ -31,6 +31,7 @@ from gridref.api.rewriting.plan import (
     view_to_write,
 )
 from gridref.api.rewriting.writer import (
+    DRAFTS,
     MemorySink,
     WrittenObject,
     checksums_of,
@@ -40,6 +41,7 @@ from gridref.api.rewriting.writer import (
     sink_at,
     written_array,
 )
+from gridref.api.workers import Pool, pool_of
 from gridref.catalog.commit import Access, Base, Step, Wanted, new_id, read_base
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
@@ -52,6 +54,7 @@ from gridref.catalog.overlay_entries import (
     SheetEntry,
     Where,
 )
+from gridref.catalog.sheet_folders import SPILL
 from gridref.catalog.sources import relative_url, resolved_url
 from gridref.catalog.written_overlays import begun, finished
 from gridref.errors import InvalidRequestError, Message, Option, Place
@@ -175,6 +178,8 @@ class Rechunk[C: CatalogGroup]:
         Threads that decode and encode; None for one a core.
     progress
         Called with the number of parts of a sheet that are done, and of all.
+    pool
+        Workers that write; None for this process.
     """
 
     keeper: Keeper[C]
@@ -183,6 +188,7 @@ class Rechunk[C: CatalogGroup]:
     memory: int
     n_threads: int | None = None
     progress: Callable[[int, int], None] | None = None
+    pool: Pool | None = None
 
     def planned(self, base: Base) -> Draft | None:
         """The next sheet to write; None if the overlay has all elements that files hold.
@@ -265,8 +271,16 @@ class Rechunk[C: CatalogGroup]:
         reader = reader_for(
             options, cache_bytes=0, n_threads=plan.n_threads, n_requests=plan.n_requests
         )
-        spill = None if plan.first is None else own_folder(draft.sheet.name)
-        done = rewrite(plan, reader, sink, path=self.path, spill=spill, progress=self.progress)
+        spill = None if plan.first is None else self._spill_folder(draft, to)
+        done = rewrite(
+            plan,
+            reader,
+            sink,
+            path=self.path,
+            spill=spill,
+            progress=self.progress,
+            pool=None if is_kept else self.pool,
+        )
         document = json.dumps(plan.view.metadata.to_json()).encode()
         sink.put("zarr.json", [document])
         sink.clean()
@@ -299,6 +313,7 @@ class Rechunk[C: CatalogGroup]:
         self.keeper.commit(finish)
         if spill is not None:
             shutil.rmtree(spill, ignore_errors=True)
+            sink.clean()
         n_shards = len(done.objects)
         where = "the catalog" if is_kept else f"{n_shards} shard{'s' * (n_shards != 1)}"
         parts = [f"{said}: {stored_bytes / 1e6:.3g} MB in {where}"]
@@ -306,6 +321,12 @@ class Rechunk[C: CatalogGroup]:
             parts.append(f"{done.n_adopted} of them by an earlier run")
         line = ", ".join([*parts, f"each stored chunk decoded {_often(plan)}"])
         return line if is_used else f"{line}. Its files changed meanwhile, so it is not used"
+
+    def _spill_folder(self, draft: Draft, to: str) -> str:
+        """The folder for intermediate files, where all that write reach it."""
+        if self.pool is None:
+            return own_folder(draft.sheet.name)
+        return os.path.join(to, DRAFTS, SPILL)
 
     def _overlay(self, base: Base, array: VirtualArray) -> OverlayEntry:
         """The overlay that is asked for: the one that is there, or a new one."""
@@ -340,12 +361,13 @@ class Rechunk[C: CatalogGroup]:
                 f"elements of dtype {array.dtype} cannot be kept as they are in a Zarr array",
                 Place(variable=self.path),
             )
+        is_near = is_local(resolved_url(overlay.to, base.folder.url))
         resources = Resources(
             self.memory,
-            self.n_threads,
+            self.n_threads or (None if self.pool is None else 1),
             requests_for(part),
-            is_streamed=is_local(resolved_url(overlay.to, base.folder.url)),
-            has_disk=True,
+            is_streamed=is_near,
+            has_disk=is_near or self.pool is None,
         )
         plan = plan_rewrite(view, resources)
         encoding = Encoding(tuple(chunk_shape), array.dtype, view.chunk_codecs)
@@ -366,6 +388,7 @@ def rechunk[C: CatalogGroup](
     *,
     memory: int | str,
     n_threads: int | None,
+    executor: Any,
     dry_run: bool,
     progress: Callable[[int, int], None] | None,
     **asked: Any,
@@ -385,13 +408,15 @@ def rechunk[C: CatalogGroup](
         wanted = [Asked(chunks, **asked)]
     lines: list[str] = []
     catalog = keeper.commit(lambda _: None)
-    for each in wanted:
-        run = Rechunk(keeper, path, each, bytes_of("memory", memory), n_threads, progress)
-        if dry_run:
-            lines += run.described(base)
-        else:
-            catalog, done = run.run()
-            lines += done or [f"{path}: nothing is missing"]
+    n_bytes = bytes_of("memory", memory)
+    with pool_of(executor) as pool:
+        for each in wanted:
+            run = Rechunk(keeper, path, each, n_bytes, n_threads, progress, pool)
+            if dry_run:
+                lines += run.described(base)
+            else:
+                catalog, done = run.run()
+                lines += done or [f"{path}: nothing is missing"]
     report = CatalogReport.of(ScanReport(lines=tuple(lines)), catalog.snapshot.drifts)
     return replace(catalog, report=report)
 

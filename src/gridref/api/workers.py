@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -27,7 +28,7 @@ _RETRIES = 3
 
 
 @contextmanager
-def workers(executor: Any) -> Iterator[tuple[int, Executor]]:
+def workers(executor: Any) -> Iterator[Pool]:
     """How many workers there are, about, and what gives them work.
 
     Parameters
@@ -62,6 +63,25 @@ def workers(executor: Any) -> Iterator[tuple[int, Executor]]:
         )
     else:
         yield getattr(executor, "_max_workers", None) or _UNKNOWN_WORKERS, executor
+
+
+type Pool = tuple[int, Executor]
+"""How many workers there are, about, and what gives them work."""
+
+
+def is_here(executor: Any) -> bool:
+    """Whether an executor that was asked for is this process."""
+    return executor is None or (isinstance(executor, int) and executor == 1)
+
+
+@contextmanager
+def pool_of(executor: Any) -> Iterator[Pool | None]:
+    """The workers of an executor; None where it is this process."""
+    if is_here(executor):
+        yield None
+        return
+    with workers(executor) as pool:
+        yield pool
 
 
 def _is_of_dask(executor: Any) -> bool:
@@ -121,34 +141,52 @@ def unlike_versions(others: list[str]) -> InvalidRequestError:
     )
 
 
+@dataclass(frozen=True)
+class Task:
+    """What workers do, in messages.
+
+    Attributes
+    ----------
+    did, over
+        What a worker did when it ended, and what it did that over.
+    go_on
+        How to go on.
+    """
+
+    did: str
+    over: str
+    go_on: str
+
+
+_SCANNING = Task(
+    "scanned",
+    "files",
+    Message("Build again, with ", Option("work"), " only what is new is scanned"),
+)
+
+
 @contextmanager
-def told(files: Sequence[str] = ()) -> Iterator[None]:
+def told(files: Sequence[str] = (), task: Task = _SCANNING) -> Iterator[None]:
     """Report errors of workers in our words, with the files concerned."""
     which = f" ({files[0]} … {files[-1]})" if files else ""
     try:
         yield
     except BrokenExecutor as error:
-        raise SourceUnavailableError(
-            Message(
-                f"a worker process ended while it scanned{which}, as when memory runs out. ", _GO_ON
-            )
-        ) from error
+        said = f"a worker process ended while it {task.did}{which}, as when memory runs out. "
+        raise SourceUnavailableError(Message(said, task.go_on)) from error
     except _killed() as error:
         raise SourceUnavailableError(
-            f"workers died over the same files {_RETRIES + 1} times{which}, as when memory runs"
-            " out: give them more, or look at their logs"
+            f"workers died over the same {task.over} {_RETRIES + 1} times{which}, as when memory"
+            " runs out: give them more, or look at their logs"
         ) from error
     except _lost() as error:
         raise SourceUnavailableError(
-            Message("the scheduler or executor went away: start it again. ", _GO_ON)
+            Message("the scheduler or executor went away: start it again. ", task.go_on)
         ) from error
     except RuntimeError as error:
         if "after shutdown" not in str(error):
             raise
         raise InvalidRequestError("the executor was shut down before: give a new one") from error
-
-
-_GO_ON = Message("Build again, with ", Option("work"), " only what is new is scanned")
 
 
 def _killed() -> tuple[type[Exception], ...]:

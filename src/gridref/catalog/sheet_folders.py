@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -19,6 +20,8 @@ _OBJECT = re.compile(r"c(\.\d+)*|zarr\.json")
 """Names of files in the folder of a sheet."""
 _DRAFTS = ".gridref-writing"
 """The folder in it of files that are being written."""
+SPILL = "spill"
+"""The folder in that one of intermediate files."""
 
 
 type StorageOptions = Mapping[str, Any] | None
@@ -102,6 +105,7 @@ def remove_sheets(folder: Folder, sheets: Iterable[str], storage_options: Storag
                 if _OBJECT.fullmatch(name):
                     os.unlink(os.path.join(path, name))
                 elif name == _DRAFTS and not os.path.islink(drafts):
+                    shutil.rmtree(os.path.join(drafts, SPILL), ignore_errors=True)
                     for draft in os.listdir(drafts):
                         os.unlink(os.path.join(drafts, draft))
                     os.rmdir(drafts)

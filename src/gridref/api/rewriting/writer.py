@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.api.rewriting.plan import RewritePlan, Unit
+from gridref.api.workers import Pool, Task, told
 from gridref.catalog.folder import write_errors_told
 from gridref.codecs import encode_chunk
 from gridref.codecs.encode import encode_bytes_codecs
@@ -382,6 +383,7 @@ def rewrite(
     path: str | None = None,
     spill: str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    pool: Pool | None = None,
 ) -> Rewritten:
     """Write what a plan says; the same call goes on where an earlier one was killed.
 
@@ -400,18 +402,27 @@ def rewrite(
         next call. Only needed if the plan has two passes.
     progress
         Called with the number of units that are done, and of all.
+    pool
+        Workers that write the units; None for this process. Sink and intermediate files must be
+        where they reach them.
 
     Raises
     ------
     ReadError
         If a chunk cannot be read.
     InvalidRequestError, SourceUnavailableError
-        If an object cannot be written.
+        If an object cannot be written, or workers die.
     """
+    work = _here if pool is None else partial(_elsewhere, pool)
     if plan.first is not None:
         assert spill is not None
-        return _through_files(plan, plan.first, reader, sink, spill, prefix, path, progress)
-    return _rewrite(plan, reader, sink, prefix, path, progress)
+        return _through_files(plan, plan.first, reader, sink, spill, prefix, path, progress, work)
+    return work(plan, reader, sink, prefix, path, progress)
+
+
+type _Work = Callable[
+    [RewritePlan, Reader, Sink, str, str | None, Callable[[int, int], None] | None], Rewritten
+]
 
 
 def _through_files(
@@ -423,6 +434,7 @@ def _through_files(
     prefix: str,
     path: str | None,
     progress: Callable[[int, int], None] | None,
+    work: _Work,
 ) -> Rewritten:
     """Write intermediate files first, and what a plan says from them."""
     files = LocalSink(spill)
@@ -437,14 +449,14 @@ def _through_files(
     # the array without any files does.
     if files.tail(_ALL_WRITTEN, 0) is None:
         _check_room(spill, plan)
-        done = _rewrite(first, reader, files, "", path, told)
+        done = work(first, reader, files, "", path, told)
         n_decoded, seconds, objects = done.n_decoded, done.seconds, done.objects
     between = written_array(
         first.view, objects, lambda each: describe_source(os.path.join(spill, each.name))
     )
     second = replace(plan, view=replace(plan.view, array=between), first=None)
     told_behind = partial(told, before=first.n_units)
-    done = _rewrite(second, reader, sink, prefix, path, told_behind)
+    done = work(second, reader, sink, prefix, path, told_behind)
     files.put(_ALL_WRITTEN, [b""])
     for each in objects:
         files.remove(each.name)
@@ -501,7 +513,7 @@ def _check_room(spill: str, plan: RewritePlan) -> None:
         )
 
 
-def _rewrite(
+def _here(
     plan: RewritePlan,
     reader: Reader,
     sink: Sink,
@@ -509,12 +521,66 @@ def _rewrite(
     path: str | None,
     progress: Callable[[int, int], None] | None,
 ) -> Rewritten:
-    """Write the units of one pass."""
+    """Write the units of one pass in this process."""
+    return _rewrite(plan, plan.units(), reader, sink, prefix, path, progress)
+
+
+def _elsewhere(
+    pool: Pool,
+    plan: RewritePlan,
+    reader: Reader,
+    sink: Sink,
+    prefix: str,
+    path: str | None,
+    progress: Callable[[int, int], None] | None,
+) -> Rewritten:
+    """Write the units of one pass on workers, each of which writes the objects of its units."""
+    begun = time.perf_counter()
+    task = partial(_unit, plan, reader, sink, prefix, path)
+    parts: list[Rewritten] = []
+    n_workers, executor = pool
+    done_ahead = map_ahead(executor, task, plan.units(), 2 * n_workers)
+    for number in range(1, plan.n_units + 1):
+        with told(task=_WRITING):
+            parts.append(next(done_ahead))
+        if progress is not None:
+            progress(number, plan.n_units)
+    objects = [each for part in parts for each in part.objects]
+    return Rewritten(
+        tuple(sorted(objects, key=lambda each: each.coords)),
+        sum(part.n_written for part in parts),
+        sum(part.n_adopted for part in parts),
+        sum(part.n_decoded for part in parts),
+        sum(part.bytes_out for part in parts),
+        time.perf_counter() - begun,
+    )
+
+
+_WRITING = Task("wrote", "part of the array", "The same call goes on")
+
+
+def _unit(
+    plan: RewritePlan, reader: Reader, sink: Sink, prefix: str, path: str | None, unit: Unit
+) -> Rewritten:
+    """Write one unit of a plan. It travels."""
+    return _rewrite(plan, [unit], reader, sink, prefix, path, None)
+
+
+def _rewrite(
+    plan: RewritePlan,
+    units: Iterable[Unit],
+    reader: Reader,
+    sink: Sink,
+    prefix: str,
+    path: str | None,
+    progress: Callable[[int, int], None] | None,
+) -> Rewritten:
+    """Write units of one pass."""
     begun = time.perf_counter()
     reader = Reader(reader.ranges, n_threads=plan.n_threads, n_requests=plan.n_requests)
     writer = _Writer(plan, reader, sink, prefix, path)
     with DaemonThreads(1) as ahead, DaemonThreads(plan.n_threads) as writers:
-        reads = map_ahead(ahead, writer.read, enumerate(plan.units()), 2)
+        reads = map_ahead(ahead, writer.read, enumerate(units), 2)
         for done, (unit, values) in enumerate(reads, 1):
             put = partial(writer.put, unit, values)
             for _ in map_ahead(writers, put, list(unit.objects()), 2 * plan.n_threads):

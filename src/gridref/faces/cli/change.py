@@ -22,6 +22,7 @@ from gridref.faces.cli.options import (
     call_options,
     opened_catalog,
     parse_bounds,
+    parse_executor,
     parse_lengths,
     prefixes_of,
     spelled,
@@ -330,6 +331,15 @@ def rechunk_command(
         int | None,
         typer.Option("--threads", help="Threads that decode and encode. Default: one a core."),
     ] = None,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N or ADDRESS",
+            help="Who writes: a number of processes, or the address of a Dask scheduler like"
+            " tcp://HOST:8786. Each task may take --memory. Default: this process.",
+            show_default=False,
+        ),
+    ] = None,
     update: Annotated[
         bool,
         typer.Option("--update", help="Write what the overlays of the array lack."),
@@ -378,6 +388,7 @@ def rechunk_command(
             codec=codec,
             memory=memory,
             n_threads=n_threads,
+            executor=None if executor is None else parse_executor(executor),
             dry_run=dry_run,
             progress=progress,
         )

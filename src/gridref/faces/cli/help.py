@@ -28,6 +28,8 @@ COMMON = {
                "storage_options"),
     "info": ("output", "select", "as_json", "snapshot", "view", "shards", "chunks", "allow",
              "storage_options"),
+    "rechunk": ("chunks", "where", "to", "shards", "codec", "memory", "executor", "update", "drop",
+                "dry_run", "quiet", "storage_options"),
     "serve": ("port", "host", "workers", "allow", "allow_host", "allow_origin", "shards", "chunks",
               "storage_options"),
     "copy": ("to", "arrays", "chunks", "shards", "codec", "grid", "memory", "dry_run", "snapshot",

@@ -537,6 +537,12 @@ COPY_OPTIONS: Mapping[str, Any] = {
     "n_threads": _option(
         int, "Threads that decode and that encode. Default: one for each core.", None, "--threads"
     ),
+    "executor": _text(
+        "Who copies: a number of processes, or the address of a Dask scheduler like"
+        " tcp://HOST:8786. Each task may take --memory. Default: this process.",
+        None,
+        metavar="N or ADDRESS",
+    ),
     "dry_run": _option(bool, "Only report what would be done.", None, "--dry-run"),
     "storage_options": StorageOptions,
 }
@@ -589,7 +595,7 @@ def _parsed(name: str, value: Any) -> Any:
     if name == "index_variables":
         return _pairs(value, "count=obs,start=obs")
     if name == "executor":
-        return int(value) if value.isdecimal() else value
+        return parse_executor(value)
     if name == "chunks":
         return parse_lengths(value)
     if name == "shards":
@@ -597,6 +603,11 @@ def _parsed(name: str, value: Any) -> Any:
     if name == "materialize":
         return True if value == ["*"] else value
     return parse_options(value) if name == "storage_options" else value
+
+
+def parse_executor(text: str) -> int | str:
+    """A number of processes, or the address of a scheduler."""
+    return int(text) if text.isdecimal() else text
 
 
 def parse_options(entries: list[str] | None) -> dict[str, Any]:
