@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from gridref.api.rewriting.writer import DRAFTS, Sink, own_folder, sink_at
 from gridref.catalog.folder import open_folder
 from gridref.errors import InvalidRequestError, Place
-from gridref.io import is_local
+from gridref.io import is_local, refuse_names_alike
 
 type Documents = Sequence[tuple[str, bytes]]
 """Names of the metadata objects and their content, that of the root last."""
@@ -104,6 +104,8 @@ class FolderTarget:
         if held is None:
             if {*open_folder(self._url, self._options).names()} - {DRAFTS}:
                 raise holds_something(self._url)
+            if is_local(self._url):
+                refuse_names_alike((name for name, _ in documents), self._url)
             if not self.sink.put(_NOTE, [note]):  # another process was first
                 held = self.sink.tail(_NOTE, len(note) + 1)
         if held not in (None, (len(note), note)):

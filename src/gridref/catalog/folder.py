@@ -217,7 +217,7 @@ class LocalFolder:
             with _DurableFile(draft) as file:
                 file.write(content)
             _sync_directory(self.url)
-            os.replace(draft, self.address(name))
+            _replace(draft, self.address(name))
         except BaseException:
             _remove(draft)
             raise
@@ -622,11 +622,30 @@ def _version_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+_ON_WINDOWS = os.name == "nt"
+_PAUSES_SECONDS = (0.01, 0.03, 0.1, 0.3, 1.0)
+"""Between attempts to replace a file that somebody reads, on Windows: reading the root is short."""
+
+
+def _replace(path: str, old: str) -> None:
+    """Put a file in the place of another one; Windows refuses that while somebody reads it."""
+    for seconds in _PAUSES_SECONDS if _ON_WINDOWS else ():
+        try:
+            return os.replace(path, old)
+        except PermissionError:
+            time.sleep(seconds)
+    return os.replace(path, old)
+
+
 def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
         return
+    except PermissionError:
+        if not _ON_WINDOWS:
+            raise
+        # Somebody reads it. Nothing names it any more, and `prune` removes it later.
 
 
 def _sync_directory(path: str) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from gridref.errors import InvalidRequestError
-from gridref.io import Allow, absolute_url, is_local, policy_for, real_path
+from gridref.io import Allow, absolute_url, is_local, policy_for, real_path, slashed
 from gridref.model.manifest import IDENTITIES, Identity, Source
 from gridref.model.source_policy import SourcePolicy, common_folders
 from gridref.options import check_choice
@@ -76,7 +76,10 @@ _SERVER_AND_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*|)$")
 def relative_url(url: str, folder: str) -> str:
     """The address of a source as seen from a folder; unchanged if they have no root in common."""
     if is_local(url) and is_local(folder):
-        return os.path.relpath(url, folder).replace(os.sep, "/")
+        try:
+            return slashed(os.path.relpath(url, folder))
+        except ValueError:  # on another drive
+            return url
     of_url, of_folder = _SERVER_AND_PATH.match(url), _SERVER_AND_PATH.match(folder)
     if "::" in url or "::" in folder or of_url is None or of_folder is None:
         return url
@@ -90,7 +93,7 @@ def resolved_url(url: str, folder: str) -> str:
     if not is_local(url) or url.startswith("/") or os.path.isabs(url):
         return url
     if is_local(folder):
-        return os.path.normpath(os.path.join(folder, url))
+        return slashed(os.path.normpath(os.path.join(folder, url)))
     of_folder = _SERVER_AND_PATH.match(folder)
     if of_folder is None:
         return url

@@ -12,6 +12,7 @@ from gridref.io.address import (
     options_for,
     policy_for,
     real_path,
+    slashed,
 )
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
 from gridref.io.collector import collector_paused
@@ -27,7 +28,7 @@ from gridref.io.context import (
 )
 from gridref.io.faults import RetryPolicy, is_absent, status_of
 from gridref.io.identity import Buffer, Coverage, RangeFetcher, checksum_of, coverage_of, crc32c_of
-from gridref.io.local import read_file
+from gridref.io.local import read_file, refuse_names_alike
 from gridref.io.pool import IdentityCheck, SourcePool
 from gridref.io.prefetch import AtHand, Layouts
 from gridref.io.remote import Beginnings
@@ -75,6 +76,8 @@ __all__ = [
     "policy_for",
     "read_file",
     "real_path",
+    "refuse_names_alike",
+    "slashed",
     "status_of",
     "within_limit",
     "working",

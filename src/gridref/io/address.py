@@ -88,9 +88,16 @@ def absolute_url(path_or_url: str | os.PathLike[str]) -> str:
     match = _PROTOCOL.match(text)
     if match and match[1] in ("file", "local") and match[2] == "://":
         text = text[match.end() :]
+        if os.sep != "/" and re.match(r"/[A-Za-z]:", text):  # file:///C:/data/a.nc
+            text = text[1:]
     elif match:
         return text
-    return os.path.abspath(os.path.expanduser(text))
+    return slashed(os.path.abspath(os.path.expanduser(text)))
+
+
+def slashed(path: str) -> str:
+    r"""A local path with slashes, which Windows takes too: ``C:/a.nc`` for ``C:\a.nc``."""
+    return path if os.sep == "/" else path.replace(os.sep, "/")
 
 
 def is_local(url: str) -> bool:
@@ -111,7 +118,7 @@ def real_path(url: str) -> str:
     if not is_local(base):
         return url
     try:
-        return f"{links}{separator}{os.path.realpath(base)}"
+        return f"{links}{separator}{slashed(os.path.realpath(base))}"
     except ValueError as error:
         raise SourceUnavailableError(f"no file can be called so: {error}", Place(url)) from error
 
@@ -129,7 +136,7 @@ def beside(url: str, name: str) -> str:
     if "://" in name:
         return name
     if is_local(url):
-        return os.path.normpath(os.path.join(os.path.dirname(url), name))
+        return slashed(os.path.normpath(os.path.join(os.path.dirname(url), name)))
     first, link, rest = url.partition("::")
     if link and "://" not in first:
         return f"{first}::{beside(rest, name)}"
@@ -298,7 +305,7 @@ def expand_urls(
     for pattern in patterns:
         url = absolute_url(pattern)
         if is_local(url):
-            urls = _expand_local(url, names)
+            urls = [slashed(path) for path in _expand_local(url, names)]
         elif len(patterns) > 1 and _is_named_as_file(url, names):
             urls = [url]  # a request for each of many files would take long
         else:
@@ -459,9 +466,9 @@ def _own_folder(address: str) -> str | None:
         folder = base.rpartition("/")[0]
         own = base if folder.endswith("/") or not folder else folder
         return _usable(real_path(f"{copies}::{own}" if copies else own))
-    real = os.path.realpath(address)
+    real = slashed(os.path.realpath(address))
     folder = os.path.dirname(real)
-    home = os.path.realpath(os.path.expanduser("~"))
+    home = slashed(os.path.realpath(os.path.expanduser("~")))
     return real if folder in (home, os.path.dirname(folder)) else folder
 
 

@@ -10,10 +10,10 @@ import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import override
+from collections.abc import Iterable, Sequence
+from typing import Any, override
 
-from gridref.errors import SourceUnavailableError
+from gridref.errors import InvalidRequestError, Place, SourceUnavailableError
 from gridref.forks import new_lock
 from gridref.io.address import real_path
 from gridref.io.context import current_traffic, note_opened
@@ -24,7 +24,18 @@ from gridref.model.source_policy import SourcePolicy
 # Positioned reads on descriptors that stay open
 
 _NO_WAIT = getattr(os, "RWF_NOWAIT", None)
-_OPENING = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_HAS_PREAD = hasattr(os, "pread")
+_moving = new_lock()
+"""Held while a descriptor is moved and read, where there are no positioned reads (Windows)."""
+
+
+def opening_flags(system: Any = os) -> int:
+    """How files are opened, as far as the system has it: as bytes (Windows), without waiting."""
+    names = ("O_BINARY", "O_CLOEXEC", "O_NOINHERIT", "O_NONBLOCK")
+    return sum(getattr(system, name, 0) for name in names)
+
+
+_OPENING = opening_flags()
 
 
 class OpenFile:
@@ -121,14 +132,14 @@ def read_fully(file: OpenFile, start: int, stop: int) -> bytes:
         If reading fails.
     """
     try:
-        first = os.pread(file.descriptor, stop - start, start)
+        first = _read_at(file.descriptor, stop - start, start)
         if len(first) == stop - start or not first:
             return first
         # One call reads at most 2 GiB on Linux.
         parts = [first]
         position = start + len(first)
         while position < stop:
-            part = os.pread(file.descriptor, stop - position, position)
+            part = _read_at(file.descriptor, stop - position, position)
             if not part:
                 break
             parts.append(part)
@@ -136,6 +147,15 @@ def read_fully(file: OpenFile, start: int, stop: int) -> bytes:
         return b"".join(parts)
     except OSError as error:
         raise unavailable(file.path, error, start, stop) from error
+
+
+def _read_at(descriptor: int, n_bytes: int, start: int) -> bytes:
+    """Some of the bytes from `start` on; none where the file ends."""
+    if _HAS_PREAD:
+        return os.pread(descriptor, n_bytes, start)
+    with _moving:
+        os.lseek(descriptor, start, os.SEEK_SET)
+        return os.read(descriptor, n_bytes)
 
 
 def read_into(file: OpenFile, start: int, buffer: memoryview) -> bool:
@@ -171,6 +191,45 @@ def read_cached(file: OpenFile, start: int, stop: int) -> memoryview | None:
     except OSError:
         return None
     return memoryview(buffer) if n_read == stop - start else None
+
+
+# Filesystems that take names for one
+
+
+def refuse_names_alike(names: Iterable[str], folder: str) -> None:
+    """Raise where files are to be called so, and the filesystem would take two of them for one.
+
+    Parameters
+    ----------
+    names
+        Paths in the folder, with slashes.
+    folder
+        A local folder, which need not be there yet.
+
+    Raises
+    ------
+    InvalidRequestError
+        For two names that differ in upper and lower case alone, where that makes no difference.
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.casefold(), name)
+        if other != name and _ignores_case(folder):
+            raise InvalidRequestError(
+                f"{other!r} and {name!r} would be one file: the filesystem does not tell upper case"
+                " from lower case. Write to another filesystem",
+                Place(source=folder),
+            )
+
+
+def _ignores_case(folder: str) -> bool:
+    """Whether a filesystem finds a file under its name in other cases (macOS, Windows)."""
+    import tempfile
+
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    with tempfile.NamedTemporaryFile(prefix="gridref-Case-", dir=folder) as file:
+        return os.path.exists(os.path.join(folder, os.path.basename(file.name).swapcase()))
 
 
 class LocalFiles:

@@ -7,6 +7,7 @@ that this user has allowed. Addresses that a user wrote have no policy.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ def _opened_by(address: str) -> tuple[tuple[str, ...], str]:
     ValueError
         If a link opens anything else than the next link of the chain.
     """
-    if address.startswith("/"):
+    if _is_path(address):
         return (), address
     *links, base = address.split("::")
     protocols = [link.partition("://")[0] for link in links]
@@ -140,6 +141,15 @@ def _opened_by(address: str) -> tuple[tuple[str, ...], str]:
         if protocol not in _ARCHIVES | _COPIES:
             raise ValueError(f"{protocol}:: may not stand in an address")
     return tuple(p for p in protocols if p in _COPIES), base
+
+
+def _is_path(address: str) -> bool:
+    """Whether an address is an absolute local path; on Windows one may begin with a drive."""
+    return address.startswith("/") or (_HAS_DRIVES and _DRIVE.match(address) is not None)
+
+
+_HAS_DRIVES = os.name == "nt"
+_DRIVE = re.compile("[A-Za-z]:/")
 
 
 def _normal(address: str) -> str:
@@ -151,7 +161,7 @@ def _normal(address: str) -> str:
         If it has ``..``, or programs may understand it differently.
     """
     match = _PROTOCOL.fullmatch(address)
-    if match is None and not address.startswith("/"):
+    if match is None and not _is_path(address):
         raise ValueError("it is neither absolute nor a URL")
     protocol, rest = (match[1].lower(), match[2]) if match else ("file", address)
     if protocol in _DEFAULT_PORTS:

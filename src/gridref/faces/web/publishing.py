@@ -19,7 +19,7 @@ from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.faces.exports.stac import to_stac
 from gridref.faces.web.extent import ends_of, ends_with, extents
 from gridref.faces.web.static_site import ITEM, REFERENCES, StaticSite
-from gridref.io import Allow
+from gridref.io import Allow, refuse_names_alike
 from gridref.options import verb
 from gridref.secrets import shown_address
 from gridref.serve.reader import Reader
@@ -99,6 +99,7 @@ def publish(
             left_out = _described(group, draft, f"{base}/{name}.gridref", reader)
             written = [file for file in (REFERENCES, ITEM) if file not in left_out]
             site = StaticSite(name, group, base, left_out, found, reader.read)
+            refuse_names_alike((f"{path}/" for path in group.all_arrays()), str(place))
             for path, content in site.files():
                 file = draft / path
                 file.parent.mkdir(parents=True, exist_ok=True)
