@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -38,8 +39,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m gridref.demo", description=_ABOUT)
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of NetCDF4 files")
     parser.add_argument("--serve", action="store_true", help="then serve it until Ctrl+C")
+    parser.add_argument("--files", type=Path, metavar="FOLDER", help="only copy the files there")
     parser.add_argument("--port", type=int, default=8000, help="port; 0 takes any free one")
     asked = parser.parse_args()
+    if asked.files is not None:
+        echo(f"{copy_samples(asked.files)} files are in {asked.files}")
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         # Its catalogs are temporary, and there are users who have no folder to remember them in.
         os.environ["GRIDREF_STATE"] = str(Path(folder, "state"))
@@ -100,6 +105,21 @@ def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
         console.rule("6. a mosaic of GeoTIFF tiles")
         equal = _mosaic(console, tiles, folder / "hills.gridref") and equal
     return equal
+
+
+def copy_samples(folder: Path) -> int:
+    """Copy the sample files into a folder, which is made if necessary; returns how many there are.
+
+    Parameters
+    ----------
+    folder
+        Files of these names in it are replaced.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = [path for path in _sample_folder(None).iterdir() if path.suffix in (".nc", ".tif")]
+    for path in samples:
+        shutil.copyfile(path, folder / path.name)
+    return len(samples)
 
 
 def serve_demo(folder: Path, port: int) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tifffile
 
+from gridref import demo
+
 # What the libraries leave behind about themselves, or about places in one file.
 LIBRARY_ATTRIBUTES = {"_NCProperties", "DIMENSION_LIST", "REFERENCE_LIST"}
 
@@ -93,3 +95,19 @@ def test_the_tiles_are_what_their_script_writes(sample_data: Path, tmp_path: Pat
     for name in written:
         expected = tifffile.imread(fresh / name)
         assert np.array_equal(tifffile.imread(sample_data / name), expected), name
+
+
+def test_the_installed_package_hands_them_out(
+    sample_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gridref.demo", "--files", str(tmp_path / "new" / "files")])
+    assert demo.main() == 0
+    given = {path.name: path.read_bytes() for path in (tmp_path / "new" / "files").iterdir()}
+    assert given == {
+        path.name: path.read_bytes()
+        for path in sample_data.iterdir() if path.suffix in (".nc", ".tif")
+    }  # fmt: skip
+    assert f"{len(given)} files" in capsys.readouterr().out
