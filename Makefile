@@ -14,7 +14,7 @@ PACKAGES := web/node_modules/.installed
 VIEWER := src/gridref/faces/web/built/viewer.js
 
 .DEFAULT_GOAL := help
-.PHONY: assets gallery attack package release-check site help env demo test test-all test-minimum test-newest tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes soak viewers bench constraints clean
+.PHONY: assets gallery attack package release-check site site-versions help env demo test test-all test-minimum test-newest tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes soak viewers bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ release-check: env assets ## all that must hold before a tag: the package, its t
 site: env ## the documentation as a site, in build/site; fails on broken links and on what would be fetched elsewhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "The site: build/site/index.html"
+
+site-versions: env ## the site of each released version and of this one beside each other, in build/pages
+	$(BIN)/python -m tools.site_versions
 
 check: lint types test ## lint, types and test
 
