@@ -14,7 +14,7 @@ PACKAGES := web/node_modules/.installed
 VIEWER := src/gridref/faces/web/built/viewer.js
 
 .DEFAULT_GOAL := help
-.PHONY: assets gallery attack package release-check site site-versions help env demo test test-all test-minimum test-newest tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes soak viewers bench constraints clean
+.PHONY: assets gallery attack package release-check site site-versions help env demo test test-all test-minimum test-newest tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes overlay-suites soak viewers bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,15 @@ kill: env ## kill writers of catalogs at N_KILLS (1000) random moments; KILL_SEE
 
 overlay-changes: env ## change an archive with overlays at N_CHANGES (10000) random steps, and find no stale value; SEED draws others
 	$(BIN)/python -m tests.integration.overlay_archive $${N_CHANGES:-10000} $${SEED:-1}
+
+# Drift, trust, growing catalogs, and doors.
+OVERLAY_SUITES = $(addprefix tests/,property/test_combine_drift.py \
+	$(patsubst %,integration/test_%.py,differing_files allowed_files allowed_sources failing_sources \
+	verify_sources chunk_checksums appending replacing declaring growing_by_default \
+	growing_goes_wrong growing_reuses end_to_end open_zarr xarray_engine direct_view filesystem))
+
+overlay-suites: env ## run suites of drift, trust, growing and doors with an overlay of each array, and compare each read with the files
+	$(BIN)/python -m pytest -q -n 0 --tb=short -p tests.with_overlays $(OVERLAY_SUITES)
 
 fuzz-hdf5: env ## fuzz the HDF5 scanner, guided by coverage, for MINUTES; see docs/fuzzing.md
 	$(BIN)/python -m tools.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)

@@ -25,10 +25,18 @@ def cube(tmp_path: Path) -> Cube:
 
 
 def test_an_overlay_of_local_files_on_s3(cube: Cube) -> None:
-    """It is there in one request, and its objects must be the ones that were written."""
+    """A call that was interrupted goes on, and objects must be the ones that were written."""
+
+    def interrupt(done: int, of: int) -> None:
+        raise KeyboardInterrupt
+
     with s3_bucket() as bucket:
         options = {"storage_options": bucket.options}
-        catalog = cube.open(**options).rechunk("tas", SERIES, to="s3://archive/overlays")
+        where = {"to": "s3://archive/overlays"}
+        with pytest.raises(KeyboardInterrupt):
+            cube.open(**options).rechunk("tas", SERIES, progress=interrupt, **where)
+        catalog = cube.open(**options).rechunk("tas", SERIES, **where)
+        assert "1 of them by an earlier run" in catalog.report.lines[0]
         assert catalog.overlays()[0].to == "s3://archive/overlays"
         opened = cube.open(overlay=0, **options)
         np.testing.assert_array_equal(read_without_warnings(opened), cube.values)

@@ -171,7 +171,9 @@ class RemoteSink:
             self._filesystem.invalidate_cache()
             size = int(self._filesystem.info(key)["size"])
             start = max(0, size - n_bytes)
-            return size, self._filesystem.cat_file(key, start, size) if start < size else b""
+            if start == size:
+                return size, b""
+            return size, self._filesystem.cat_file(key, start=start, end=size)
 
         try:
             return self._call(read)
