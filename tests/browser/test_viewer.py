@@ -167,12 +167,12 @@ def test_only_the_chunks_that_are_shown_are_asked_for(visit: Visit, cube: Path) 
         page.keyboard.press("ArrowRight")
         visit.wait(f"{READY} == '2'")
         page.wait_for_timeout(100)
-        then = [each.replace("7/", f"{day}/", 1) for day in (8, 9) for each in first]
-        assert asked() == sorted([*first, *then])  # the next one ahead
+        then = [each.replace("7/", f"{day}/", 1) for day in (8, 9, 10, 11) for each in first]
+        assert asked() == sorted([*first, *then])  # the next ones ahead
         page.keyboard.press("ArrowLeft")  # what was read is kept
         visit.wait(f"{READY} == '3'")
         page.wait_for_timeout(100)
-        assert len(asked()) == 32  # those of day 6 ahead
+        assert len(asked()) == 64  # those of days 4 to 6 ahead
         page.goto("about:blank")
 
 

@@ -1,13 +1,14 @@
 // Keys of a Zarr store over HTTP: says in words why a chunk cannot be read, and keeps the last ones.
 
 const KEPT_BYTES = 128 * 2 ** 20;
+const LEAST_BYTES = 100; // of what is kept of a chunk that is missing
 
 export class Store {
   // `documents`: the zarr.json of arrays by path, as far as they are known already.
   constructor(address, documents = {}) {
     this.address = address.replace(/\/$/, "");
     this.documents = documents;
-    this.kept = new Map();
+    this.kept = new Map(); // answers, those that were asked for last at the end
     this.keptBytes = 0;
   }
 
@@ -36,23 +37,33 @@ export class Store {
   async asked(key, headers, { signal } = {}) {
     const name = `${key} ${headers.range ?? ""}`;
     const known = this.kept.get(name);
-    if (known) return known.catch((error) => (error.name === "AbortError" && !signal?.aborted ? this.asked(key, headers, { signal }) : Promise.reject(error)));
-    const answer = this.fetched(key, headers, signal);
-    this.kept.set(name, answer);
-    const forget = () => this.kept.get(name) === answer && this.kept.delete(name);
+    if (known) {
+      this.kept.delete(name);
+      this.kept.set(name, known);
+      return known.answer.catch((error) => (error.name === "AbortError" && !signal?.aborted ? this.asked(key, headers, { signal }) : Promise.reject(error)));
+    }
+    const entry = { answer: this.fetched(key, headers, signal), size: 0 };
+    this.kept.set(name, entry);
+    const isKept = () => this.kept.get(name) === entry;
+    const forget = () => isKept() && this.kept.delete(name);
     signal?.addEventListener("abort", forget, { once: true });
-    answer.then((bytes) => {
+    entry.answer.then((bytes) => {
       signal?.removeEventListener("abort", forget);
-      this.count(bytes);
+      if (isKept()) this.count(entry, bytes);
     }, forget);
-    return answer;
+    return entry.answer;
   }
 
-  count(bytes) {
-    this.keptBytes += bytes?.byteLength ?? 0;
-    if (this.keptBytes <= KEPT_BYTES) return;
-    this.kept.clear();
-    this.keptBytes = 0;
+  // Lets go of what was not asked for longest, if there is more than is kept.
+  count(entry, bytes) {
+    entry.size = bytes?.byteLength || LEAST_BYTES;
+    this.keptBytes += entry.size;
+    for (const [name, { size }] of this.kept) {
+      if (this.keptBytes <= KEPT_BYTES) return;
+      if (!size) continue; // on its way
+      this.kept.delete(name);
+      this.keptBytes -= size;
+    }
   }
 
   async fetched(key, headers, signal) {

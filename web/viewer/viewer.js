@@ -24,6 +24,8 @@ import { readState, writeState } from "./state.js";
 import { Store } from "./store.js";
 import { askedPlace, Telling } from "./telling.js";
 
+const [MOST_AHEAD, AHEAD_BYTES] = [3, 32e6]; // steps that are asked for ahead
+
 export class Viewer {
   constructor(place) {
     this.place = place;
@@ -32,7 +34,7 @@ export class Viewer {
     this.pictures = 0;
     const { view, chunks, documents } = place.dataset;
     this.store = chunks ? new PublishedStore(chunks) : new Store(view, JSON.parse(documents));
-    this.loading = new Loading((signal) => this.loadOnce(signal), (error) => this.failed(error));
+    this.loading = new Loading((signal) => this.read(signal), (found) => this.show(found), (error) => this.failed(error));
     this.telling = new Telling((words) => this.say(words), (at) => this.placeOf(at));
   }
 
@@ -169,27 +171,39 @@ export class Viewer {
     this.earthKey = key;
   }
 
-  // Asks for the plane that comes next, where a slider moves on as it just did; that it fails is told
-  // when it is shown.
-  async readAhead() {
-    const { at } = this.shown;
-    const steps = at.map((place, axis) => Math.sign(place - (this.lastAt?.[axis] ?? place)));
+  // Asks for the planes that come next, where a slider moves on as it just did, while nothing else is asked
+  // for; that one fails is told when it is shown.
+  readAhead() {
+    const { at, rows, columns } = this.shown;
+    const steps = at.map((place, axis) => place - (this.lastAt?.[axis] ?? place));
     this.lastAt = [...at];
-    const next = at.map((place, axis) => Math.min(this.opened.shape[axis] - 1, Math.max(0, place + steps[axis])));
-    if (next.some((place, axis) => place !== at[axis])) await this.readPlanes(undefined, next).catch(() => {});
+    if (!steps.some(Boolean)) return;
+    this.ahead?.abort();
+    this.ahead = new AbortController();
+    const n_bytes = this.opened.array.bytesOf([rows, columns], MOST_ALONG) * (this.parts?.length ?? 1);
+    const most = Math.max(1, Math.min(MOST_AHEAD, Math.floor(AHEAD_BYTES / n_bytes)));
+    for (let further = 1; further <= most; further++) {
+      const next = at.map((place, axis) => place + further * steps[axis]);
+      if (next.some((place, axis) => place < 0 || place >= this.opened.shape[axis])) return;
+      this.readPlanes(this.ahead.signal, next).catch(() => {});
+    }
   }
 
-  async loadOnce(signal) {
+  async read(signal) {
     const { rows, columns, parts } = this.shown;
     const windows = this.windows();
     const [planes] = await Promise.all([this.readPlanes(signal), this.findEarth()]);
+    return { rows, columns, parts, windows, planes };
+  }
+
+  show({ rows, columns, parts, windows, planes }) {
     if (rows !== this.shown.rows || columns !== this.shown.columns) return;
     const [{ height, width }] = planes;
     this.planes = planes.map(({ values }) => values);
     this.words = planes.map(({ words }) => words);
     if (this.place.dataset.ready === "failed") this.say("");
     Object.assign(this, { parts, height, width, origin: [windows[rows][0], windows[columns][0]] });
-    this.isStale = this.loading.isWished;
+    this.isStale = this.loading.isBehind;
     this.arrange();
     this.repaint();
     this.pictures += 1;
