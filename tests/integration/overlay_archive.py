@@ -88,6 +88,7 @@ class Archive:
         """Make a random change, and read."""
         changes: dict[Callable[[], None], int] = {
             self.append: 5, self.rewrite: 2, self.replace: 2, self.remove: 2, self.rechunk: 6,
+            self.rechunk_labels: 2,
             self.drop: 1, self.rollback: 1, self.prune: 1, self.tag: 1, self.amend: 1,
             self.rebuild: 1, self.crash: 2, self.relocate: 1, self.other_writer: 1,
         }  # fmt: skip
@@ -137,8 +138,13 @@ class Archive:
             where = {"lat": slice(1, 2)}
         self.commit(lambda catalog: catalog.rechunk("tas", layout, where=where, memory="400MB"))
 
+    def rechunk_labels(self) -> None:
+        """Labels, which are kept in the catalog's tables."""
+        self.commit(lambda catalog: catalog.rechunk("time", {"time": -1}))
+
     def drop(self) -> None:
-        overlays = gridref.open_catalog(self.url).overlays()
+        of_all = gridref.open_catalog(self.url).overlays()
+        overlays = [each for each in of_all if each.array == "tas"]
         if overlays:
             number = int(self.random.integers(len(overlays)))
             self.commit(lambda catalog: catalog.drop_overlay("tas", number))
@@ -227,11 +233,15 @@ class Archive:
             opened = gridref.open_catalog(self.url, overlay=overlay)
             array = opened["tas"]
             assert array.shape == expected.shape, self.done
+            labels = _labels_of(self.held)
+            np.testing.assert_array_equal(opened["time"].read(), labels, err_msg=str(self.done))
             for selection in (None, self.selection(expected.shape)):
                 got = array.read(selection)
                 wanted = expected if selection is None else _orthogonal(expected, selection)
                 np.testing.assert_array_equal(got, wanted, err_msg=str(self.done[-10:]))
-        self.n_covered += sum(int(info.covered * expected.size) for info in opened.overlays())
+        self.n_covered += sum(
+            int(info.covered * expected.size) for info in opened.overlays() if info.array == "tas"
+        )
         if self.former and self.random.random() < 0.3:
             snapshot, held = self.former[int(self.random.integers(len(self.former)))]
             past = gridref.open_catalog(self.url, snapshot=snapshot, overlay=0)
@@ -249,8 +259,18 @@ class Archive:
         return tuple(chosen)
 
 
+def _labels_of(held: Held) -> NDArray[Any]:
+    return np.concatenate(
+        [label + np.arange(len(values)) for label, values in sorted(held.values(), key=_label)]
+    )
+
+
+def _label(each: tuple[int, NDArray[Any]]) -> int:
+    return each[0]
+
+
 def _values_of(held: Held) -> NDArray[Any]:
-    return np.concatenate([values for _, values in sorted(held.values(), key=lambda each: each[0])])
+    return np.concatenate([values for _, values in sorted(held.values(), key=_label)])
 
 
 def _orthogonal(values: NDArray[Any], selection: tuple[Any, ...]) -> NDArray[Any]:
