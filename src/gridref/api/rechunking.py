@@ -33,6 +33,8 @@ from gridref.api.rewriting.plan import (
 from gridref.api.rewriting.writer import (
     DRAFTS,
     MemorySink,
+    Rewritten,
+    Sink,
     WrittenObject,
     checksums_of,
     inlined,
@@ -141,6 +143,25 @@ class Draft:
         """Whether its chunks are kept in the catalog's table, as those of labels are."""
         is_small = len(self.sheet.shape) == 1 and self.plan.view.array.nbytes <= KEPT_BYTES
         return is_small and self.overlay.to == INSIDE
+
+
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """A sheet whose chunks are written.
+
+    Attributes
+    ----------
+    sheet
+        The sheet, without tables.
+    array
+        The sheet as an array.
+    n_adopted
+        How many of its shards an earlier run had written.
+    """
+
+    sheet: SheetEntry
+    array: VirtualArray
+    n_adopted: int = 0
 
 
 class Keeper[C: CatalogGroup](Protocol):
@@ -263,26 +284,48 @@ class Rechunk[C: CatalogGroup]:
 
     def _write(self, draft: Draft) -> str:
         """Write a sheet and its tables; return what was done."""
-        url, options = self.keeper.access().folder.url, self.keeper.storage_options
-        to = f"{resolved_url(draft.overlay.to, url)}/{draft.overlay.id}/{draft.sheet.name}"
-        plan = draft.plan
-        is_kept = draft.is_kept
-        sink = MemorySink() if is_kept else sink_at(to, options)
-        reader = reader_for(
-            options, cache_bytes=0, n_threads=plan.n_threads, n_requests=plan.n_requests
-        )
-        spill = None if plan.first is None else self._spill_folder(draft, to)
-        done = rewrite(
-            plan,
-            reader,
-            sink,
-            path=self.path,
-            spill=spill,
-            progress=self.progress,
-            pool=None if is_kept else self.pool,
-        )
-        document = json.dumps(plan.view.metadata.to_json()).encode()
-        sink.put("zarr.json", [document])
+        written = self._in_tables(draft) if draft.is_kept else self._in_shards(draft)
+        sheet = written.sheet
+        said = f"{self.path}: {_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
+        is_used = True
+
+        def finish(base: Base) -> Step | None:
+            nonlocal is_used
+            to = draft.overlay.to
+            is_relative = not is_local(to) or not os.path.isabs(to)
+            step = finished(
+                base, draft.overlay.id, sheet, written.array, said, is_relative=is_relative
+            )
+            is_used = step is not None
+            return step
+
+        self.keeper.commit(finish)
+        if draft.plan.first is not None:
+            shutil.rmtree(self._spill_folder(draft), ignore_errors=True)
+            sink_at(self._folder(draft), self.keeper.storage_options).clean()
+        n = sheet.n_objects
+        where = "the catalog" if draft.is_kept else f"{n} shard{'s' * (n != 1)}"
+        parts = [f"{said}: {sheet.stored_bytes / 1e6:.3g} MB in {where}"]
+        if written.n_adopted:
+            parts.append(f"{written.n_adopted} of them by an earlier run")
+        line = ", ".join([*parts, f"each stored chunk decoded {_often(draft.plan)}"])
+        return line if is_used else f"{line}. Its files changed meanwhile, so it is not used"
+
+    def _in_tables(self, draft: Draft) -> _Written:
+        """Write the chunks of a sheet into its table of chunks."""
+        sink, view = MemorySink(), draft.plan.view
+        done = self._rewritten(draft, sink)
+        array = written_array(view, done.objects, lambda each: Source(each.name))
+        array = inlined(array, [sink.objects[each.name] for each in done.objects])
+        return _Written(replace(draft.sheet, stored_bytes=_stored_bytes(done)), array)
+
+    def _in_shards(self, draft: Draft) -> _Written:
+        """Write the shards of a sheet, as a Zarr array."""
+        to, options = self._folder(draft), self.keeper.storage_options
+        sink, view = sink_at(to, options), draft.plan.view
+        spill = None if draft.plan.first is None else self._spill_folder(draft)
+        done = self._rewritten(draft, sink, spill, self.pool)
+        sink.put("zarr.json", [json.dumps(view.metadata.to_json()).encode()])
         sink.clean()
 
         def source_of(written: WrittenObject) -> Source:
@@ -292,41 +335,38 @@ class Rechunk[C: CatalogGroup]:
                 return Source(address, written.n_bytes, told_by="size", chunk_checksums=checksums)
             return replace(describe_source(address, options), chunk_checksums=checksums)
 
-        stored_bytes = sum(int(each.length.sum()) for each in done.objects)
-        sheet = replace(draft.sheet, stored_bytes=stored_bytes)
-        if isinstance(sink, MemorySink):
-            array = written_array(plan.view, done.objects, lambda each: Source(each.name))
-            array = inlined(array, [sink.objects[each.name] for each in done.objects])
-        else:
-            array = written_array(plan.view, done.objects, source_of)
-            sheet = replace(sheet, n_objects=len(done.objects))
-        said = f"{self.path}: {_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
-        is_used = True
+        n_objects, stored_bytes = len(done.objects), _stored_bytes(done)
+        sheet = replace(draft.sheet, n_objects=n_objects, stored_bytes=stored_bytes)
+        return _Written(sheet, written_array(view, done.objects, source_of), done.n_adopted)
 
-        def finish(base: Base) -> Step | None:
-            nonlocal is_used
-            is_relative = not is_local(draft.overlay.to) or not os.path.isabs(draft.overlay.to)
-            step = finished(base, draft.overlay.id, sheet, array, said, is_relative=is_relative)
-            is_used = step is not None
-            return step
+    def _rewritten(
+        self, draft: Draft, sink: Sink, spill: str | None = None, pool: Pool | None = None
+    ) -> Rewritten:
+        """Write the objects of a sheet."""
+        plan, options = draft.plan, self.keeper.storage_options
+        reader = reader_for(
+            options, cache_bytes=0, n_threads=plan.n_threads, n_requests=plan.n_requests
+        )
+        return rewrite(
+            plan,
+            reader,
+            sink,
+            path=self.path,
+            spill=spill,
+            progress=self.progress,
+            pool=pool,
+        )
 
-        self.keeper.commit(finish)
-        if spill is not None:
-            shutil.rmtree(spill, ignore_errors=True)
-            sink.clean()
-        n_shards = len(done.objects)
-        where = "the catalog" if is_kept else f"{n_shards} shard{'s' * (n_shards != 1)}"
-        parts = [f"{said}: {stored_bytes / 1e6:.3g} MB in {where}"]
-        if done.n_adopted:
-            parts.append(f"{done.n_adopted} of them by an earlier run")
-        line = ", ".join([*parts, f"each stored chunk decoded {_often(plan)}"])
-        return line if is_used else f"{line}. Its files changed meanwhile, so it is not used"
+    def _folder(self, draft: Draft) -> str:
+        """The folder of a sheet."""
+        to = resolved_url(draft.overlay.to, self.keeper.access().folder.url)
+        return f"{to}/{draft.overlay.id}/{draft.sheet.name}"
 
-    def _spill_folder(self, draft: Draft, to: str) -> str:
+    def _spill_folder(self, draft: Draft) -> str:
         """The folder for intermediate files, where all that write reach it."""
         if self.pool is None:
             return own_folder(draft.sheet.name)
-        return os.path.join(to, DRAFTS, SPILL)
+        return os.path.join(self._folder(draft), DRAFTS, SPILL)
 
     def _overlay(self, base: Base, array: VirtualArray) -> OverlayEntry:
         """The overlay that is asked for: the one that is there, or a new one."""
@@ -615,6 +655,11 @@ def _stored_folder(catalog: str, to: str | os.PathLike[str] | None) -> str:
     address = absolute_url(to).rstrip("/")
     is_inside = address.startswith(f"{catalog.rstrip('/')}/")
     return relative_url(address, catalog) if is_inside else address
+
+
+def _stored_bytes(done: Rewritten) -> int:
+    """Stored size of the chunks of all objects."""
+    return sum(int(each.length.sum()) for each in done.objects)
 
 
 def _often(plan: RewritePlan) -> str:
