@@ -22,8 +22,16 @@ COMPATIBLE = re.compile(
     re.IGNORECASE,
 )
 """Words of licences that an Apache 2.0 package may depend on: permissive ones, and the MPL's."""
-READ = {"pyproj": "MIT", "imagecodecs": "BSD-3-Clause"}
-"""Licences that the metadata do not say, as their files do."""
+READ = {
+    "eccodeslib": "Apache-2.0",
+    "eckitlib": "Apache-2.0",
+    "gribberish": "MIT",
+    "hdf5plugin": "MIT",
+    "icechunk": "Apache-2.0",
+    "partd": "BSD-3-Clause",
+    "pyhdf": "MIT",
+}
+"""Licences that the metadata do not say, as their files or repositories do."""
 
 
 def problems_of_version(tag: str | None, root: Path = ROOT) -> list[str]:
@@ -67,7 +75,7 @@ def problems_of_sbom(sbom: Mapping[str, Any], required: Iterable[str]) -> list[s
     if sbom.get("bomFormat") != "CycloneDX":
         problems.append(f"the format is {sbom.get('bomFormat')!r}")
     for name, component in sorted(components.items()):
-        words = _licences(component) or READ.get(name, "")
+        words = f"{_licences(component)} {READ.get(name, '')}".strip()
         if not COMPATIBLE.search(words):
             problems.append(f"{name} {component.get('version')}: licence {words!r}")
     return problems
@@ -94,7 +102,8 @@ def main(arguments: list[str]) -> int:
         required = [re.split(r"[\[;>=]", line)[0] for line in project["dependencies"]]
         problems = problems_of_sbom(sbom, required)
         print(f"{len(sbom['components'])} packages")
-    print("\n".join(problems), file=sys.stderr)
+    for problem in problems:
+        print(problem, file=sys.stderr)
     return 1 if problems else 0
 
 
