@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, MissingPackageError
 from tests.command import run_command
 from tests.integration.growing import month
 from tests.integration.test_copying import same
@@ -130,3 +131,12 @@ def test_the_command_takes_a_repository(cube: Path, tmp_path: Path) -> None:
     done = run_command("copy", str(cube), str(target), "--to", "icechunk", "--quiet")
     assert done.returncode == 0, done.stderr
     same(cube, session(target).store, consolidated=False)
+
+
+def test_without_icechunk_the_extra_is_named(
+    cube: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "icechunk", None)
+    monkeypatch.delitem(sys.modules, "gridref.api.icechunk_target", raising=False)
+    with pytest.raises(MissingPackageError, match=r"pip install 'gridref\[interchange\]'"):
+        gridref.copy(cube, tmp_path / "copy.icechunk")
