@@ -24,6 +24,26 @@ from tests.uvicorn_server import running
 
 NAMES = ("GridLook", "Neuroglancer")
 READY = "document.getElementById('chunk-map').dataset.ready"
+LOW = """
+    [...document.querySelectorAll("a:not(.skip), button, input, select, summary")]
+        .map((each) => each.closest("label:has([type=checkbox])") ?? each)
+        .filter((each) => each.getClientRects().length && each.getBoundingClientRect().height < 44)
+        .map((each) => each.outerHTML)
+"""
+"""What is touched and is not 44 pixels high."""
+BRIGHT = """
+    [...document.querySelectorAll("body *")].flatMap((each) => {
+        const { width, height } = each.getBoundingClientRect();
+        const style = getComputedStyle(each);
+        const colours = [style.backgroundColor, each instanceof SVGPathElement ? style.fill : ""];
+        const isOfPicture = each.closest(".picture, .colours, .legend, #sizes");
+        return isOfPicture || width * height < 2000 ? [] : colours.filter((colour) => {
+            const [red, green, blue, alpha = 1] = (colour.match(/[\\d.]+/g) ?? []).map(Number);
+            return alpha > 0 && red + green + blue > 600;
+        }).map((colour) => `${colour}: ${each.outerHTML.slice(0, 80)}`);
+    })
+"""
+"""Areas that are bright."""
 OPAQUE = """
     (() => {
         const canvas = document.querySelector(".preview");
@@ -218,6 +238,13 @@ def test_everybody_gets_in(visitor: Visit, served: str, path: str) -> None:
     assert not visitor.barriers()
     assert not visitor.violations()
     assert not visitor.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    width, is_dark = visitor.page.evaluate(
+        "[innerWidth, matchMedia('(prefers-color-scheme: dark)').matches]"
+    )
+    if width < 600:
+        assert not visitor.page.evaluate(LOW)
+    if is_dark:
+        assert not visitor.page.evaluate(BRIGHT)
     assert [each for each in visitor.problems if "404" not in each] == []
 
 
@@ -385,3 +412,82 @@ def test_a_source_that_fails_is_told_in_words(
     visit.close()
     assert "gone.nc" in text
     assert str(tmp_path) not in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["/", "/cube", "/cube/array/tas"])
+def test_without_javascript_a_page_says_what_it_needs(browser: Any, served: str, path: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{served}{path}")
+    assert "JavaScript" in page.locator("main").text_content() or path == "/cube"
+    for dead in ("#viewer", ".copy", "#chunk-map", "#search", "#filter", "#sizes"):
+        assert page.locator(f"{dead}:visible").count() == 0
+    for there in {
+        "/": ("#catalogs a",),
+        "/cube": ("#tree a", "noscript a[href$=extent]", "table"),
+        "/cube/array/tas": ("table", ".drawing svg", ".snippet pre"),
+    }[path]:
+        assert page.locator(f"{there}:visible").count() > 0
+    context.close()
+
+
+def pinched(session: Any, box: Any, first: float, last: float) -> None:
+    """Two fingers move from so far apart to so far, about the middle of a box."""
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    apart = np.linspace(first, last, 8)
+    for step, far in enumerate(apart):
+        points = [{"x": x + sign * far / 2, "y": y, "id": id_} for id_, sign in ((0, -1), (1, 1))]
+        kind = "touchMove" if step else "touchStart"
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+@pytest.mark.long
+def test_two_fingers_draw_nearer(browser: Any, served: str) -> None:
+    visit = Visit(browser, **VISITORS["phone"])
+    page = visit.page
+    page.goto(f"{served}/cube/array/tas")
+    visit.wait("document.getElementById('viewer')?.dataset.ready")
+    assert page.locator("#viewer-canvas").bounding_box()["y"] < 300  # the picture first
+    assert not page.locator(".panel details").evaluate("each => each.open")
+    session = page.context.new_cdp_session(page)
+    pinched(session, page.locator("#viewer-canvas").bounding_box(), 40, 160)
+    zoom = visit.wait("new URLSearchParams(location.hash.slice(1)).get('zoom')")
+    assert 3 < float(zoom) < 5
+    canvas = page.locator("#chunk-map")
+    canvas.scroll_into_view_if_needed()
+    visit.wait(READY)
+    pinched(session, canvas.bounding_box(), 40, 160)
+    look = visit.wait("new URLSearchParams(location.hash.slice(1)).get('map-look')")
+    assert 3 < float(look.split(",")[0]) < 5
+    assert page.evaluate("visualViewport.scale") == 1  # the page is as it was
+    assert not visit.problems
+    visit.close()
+
+
+@pytest.mark.long
+def test_a_server_that_is_away_is_told_by_all_parts_of_a_page(visit: Visit, served: str) -> None:
+    page = visit.page
+    away = re.compile(r"/(extent|chunks/|sizes/|portable/tas/c/)")
+    page.route(away, lambda route: route.abort())
+    page.goto(f"{served}/cube")
+    words = "the server does not answer: is it still running, and this device online?"
+    assert words in page.locator(".extent", has_text="not read").text_content()
+    page.unroute(away)
+    page.get_by_role("button", name="Try again").click()
+    page.get_by_text("2023-01-01T12:00:00 … 2024-02-29T12:00:00").wait_for()
+    page.route(away, lambda route: route.abort())
+    page.goto(f"{served}/cube/array/tas")
+    page.locator("#chunk-map").scroll_into_view_if_needed()
+    for place in ("#viewer-told", "#chunk-told"):
+        visit.wait(f"document.querySelector('{place}')?.textContent.includes('{words}')")
+    assert not visit.barriers()
+    page.unroute(away)
+    page.locator("#chunk-told button").click()
+    visit.wait(READY)
+    page.locator("#sizes table").wait_for()
+    page.locator("#viewer-told button").click()
+    visit.wait("document.getElementById('viewer').dataset.ready === '1'")
+    assert all("ERR_FAILED" in problem for problem in visit.problems)
+    visit.problems.clear()

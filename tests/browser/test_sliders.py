@@ -39,7 +39,8 @@ def steps() -> Iterator[str]:
     """The address of an array of 12 planes, each a chunk, filled with its number."""
     values = np.broadcast_to(np.arange(12.0)[:, None, None], (12, 4, 5)).copy()
     group = VirtualGroup({"a": VirtualArray.from_numpy(values, ("t", "y", "x"))})
-    with running(create_app({"m": group}, access_log=False, chunks={"t": 1})) as url:
+    app = create_app({"m": group}, access_log=False, chunks={"t": 1}, compressor="zstd")
+    with running(app) as url:
         yield f"{url}/m/array/a"
 
 
@@ -184,3 +185,40 @@ def test_an_error_is_tried_again(visit: Visit, steps: str) -> None:
     assert page.evaluate(TOLD) == ""
     assert not visit.violations()
     visit.problems.clear()  # the browser's own words about what was refused
+
+
+@pytest.mark.long
+def test_chunks_that_are_none_are_told_in_words(visit: Visit, steps: str) -> None:
+    page = opened(visit, steps)
+    page.route("**/a/c/3/**", lambda route: route.fulfill(body=b"cut"))
+    page.locator("input[name=t]").fill("3")
+    visit.wait(f"{READY} == 'failed'")
+    told = page.evaluate(TOLD)
+    assert "what the server sent cannot be decoded" in told
+    assert "Error" not in told
+    page.route("**/a/c/4/**", lambda route: route.abort())
+    page.unroute("**/a/c/3/**")
+    page.get_by_label("Next t").click()
+    visit.wait(f"{TOLD}.includes('the server does not answer')")
+    page.unroute("**/a/c/4/**")
+    page.get_by_role("button", name="Try again").click()
+    visit.wait(f"{READY} == '2'")
+    assert all("ERR_FAILED" in problem for problem in visit.problems)
+    visit.problems.clear()
+
+
+@pytest.mark.long
+def test_a_series_that_failed_is_tried_again(visit: Visit, steps: str) -> None:
+    page = opened(visit, steps)
+    page.route("**/a/c/7/**", lambda route: route.abort())
+    page.locator("#viewer-canvas").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    visit.wait(f"{TOLD}.includes('the server does not answer')")
+    page.unroute("**/a/c/7/**")
+    page.get_by_role("button", name="Try again").click()
+    page.locator("#viewer-series .plot canvas").wait_for()
+    assert page.evaluate(READY) == "1"
+    assert "not answer" not in page.evaluate(TOLD)
+    assert all("ERR_FAILED" in problem for problem in visit.problems)
+    visit.problems.clear()

@@ -508,8 +508,11 @@ def test_a_source_that_is_gone_is_told_in_words(
     visit = Visit(browser)
     page = opened(visit, f"{of_a_lost_file}/one/array/tas")
     text = page.locator("#viewer").text_content()
+    assert page.get_by_role("button", name="Try again").is_visible()
     visit.close()
     assert "gone.nc" in text
+    assert "chunk (0, 0, 0)" in text
+    assert "restore it" in text
     assert str(tmp_path) not in text
     assert "could not be read" in text
 

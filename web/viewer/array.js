@@ -3,13 +3,20 @@ import "./codecs/index.js";
 import * as zarr from "zarrita";
 import { Coordinate } from "./coordinate.js";
 import { Meaning } from "./meaning.js";
+import { Told } from "./store.js";
 
 function opened(store, path) {
   return store.array?.(path) ?? zarr.open.v3(zarr.root(store.under(path)), { kind: "array" });
 }
 
-function read(array, selection, signal) {
-  return array.read?.(selection) ?? zarr.get(array, selection, { signal });
+// What is not told in words is no chunk: it was cut or changed on its way, or is damaged.
+async function read(array, selection, signal) {
+  if (array.read) return array.read(selection);
+  return zarr.get(array, selection, { signal }).catch((error) => {
+    if (error.name === "AbortError" || error instanceof Told) throw error;
+    if (error.cause instanceof Told) throw error.cause;
+    throw new Told("what the server sent cannot be decoded: try again, or look with gridref verify whether the file is damaged");
+  });
 }
 
 export class ShownArray {

@@ -36,7 +36,9 @@ export class PublishedStore {
 
 class PublishedArray {
   static async open(address) {
-    const response = await fetch(`${address}.json`);
+    const response = await fetch(`${address}.json`).catch(() => {
+      throw new Error("the site does not answer: is this device online?");
+    });
     if (!response.ok) throw new Error(`the table of its chunks: status ${response.status}`);
     return new PublishedArray(await response.json(), `${address}.bin`);
   }

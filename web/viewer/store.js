@@ -3,6 +3,9 @@
 const KEPT_BYTES = 128 * 2 ** 20;
 const LEAST_BYTES = 100; // of what is kept of a chunk that is missing
 
+// What is told in words: other errors are the browser's, or of what decodes.
+export class Told extends Error {}
+
 export class Store {
   // `documents`: the zarr.json of arrays by path, as far as they are known already.
   constructor(address, documents = {}) {
@@ -72,11 +75,14 @@ export class Store {
       priority: "low", // there may be hundreds: what else the page asks for goes first
       signal,
     }).catch((error) => {
-      throw error.name === "AbortError" ? error : new Error("the server does not answer: is it still running, and this device online?");
+      throw error.name === "AbortError" ? error : new Told("the server does not answer: is it still running, and this device online?");
     });
     if (response.status === 404) return undefined; // a missing chunk: it reads as fill value
-    if (!response.ok) throw new Error(await reason(response));
-    return new Uint8Array(await response.arrayBuffer());
+    if (!response.ok) throw new Told(await reason(response));
+    const body = await response.arrayBuffer().catch((error) => {
+      throw error.name === "AbortError" ? error : new Told("the answer of the server broke off");
+    });
+    return new Uint8Array(body);
   }
 }
 

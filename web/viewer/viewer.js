@@ -61,9 +61,10 @@ export class Viewer {
     this.told.textContent = words;
   }
 
-  failed(error) {
+  // `act` is what is tried again.
+  failed(error, act = () => this.load()) {
     this.telling.stop();
-    const again = button("Try again", () => this.load());
+    const again = button("Try again", act);
     this.told.replaceChildren(`This could not be read: ${error.message} `, again);
     this.place.dataset.ready = "failed";
   }
@@ -351,9 +352,17 @@ export class Viewer {
       this.plotted.replaceChildren(seriesPlot(series, alongOf(coordinates[axis], dims[axis], shape[axis]), meaning, title, span));
       Object.assign(this.shown, { point: at, isPlotted: true });
       this.keep();
+      if (this.place.dataset.ready === "failed") this.recovered();
     } catch (error) {
-      this.failed(error);
+      this.plotted.replaceChildren();
+      this.failed(error, () => this.plot());
     }
+  }
+
+  // What had failed is there now.
+  recovered() {
+    this.say("");
+    this.place.dataset.ready = String(this.pictures);
   }
 
   keep() {

@@ -221,7 +221,13 @@ def _viewer(
     shown = json.dumps([asdict(level) for level in found])
     waiting = tag("p", "Reading …", role="status")
     place = tag("div", waiting, id="viewer", data_levels=shown, **where)
-    return section("Values", tag("noscript", tag("p", "A script draws them.")), place)
+    return section("Values", tag("noscript", tag("p", _NEEDS_SCRIPT)), place)
+
+
+_NEEDS_SCRIPT = (
+    "Pictures and values need JavaScript, which is off in this browser. What is below does not; how"
+    " programs read the values is told under Open it."
+)
 
 
 def _scripts() -> Sequence[str]:
@@ -321,7 +327,7 @@ def _chunk_map(
     )
     return section(
         "Chunk map",
-        tag("noscript", tag("p", "The map is drawn by a script.")),
+        tag("noscript", tag("p", "The chunk map needs JavaScript.")),
         tag(
             "div", _colouring(), _hidden_axes(array, axes) if is_whole else None, class_="controls"
         ),

@@ -124,8 +124,9 @@ def _overview(
     links: Links, name: str, group: VirtualGroup, kept: CatalogGroup | None, origin: str | None
 ) -> Content:
     arrays = group.all_arrays().values()
+    unscripted = tag("noscript", tag("a", "as JSON", href=links.extent(name)))
     rows: list[tuple[str, Content]] = [
-        ("Extent", tag("span", class_="extent", data_from=links.extent(name))),
+        ("Extent", [tag("span", class_="extent", data_from=links.extent(name)), unscripted]),
         ("Size", human_bytes(sum(array.nbytes for array in arrays))),
         ("Opens at", tag("code", links.view(origin or "", name))),
     ]

@@ -35,7 +35,9 @@ function bytesInWords(n) {
 }
 
 async function answered(address) {
-  const response = await fetch(address, { headers: { accept: "application/json" } });
+  const response = await fetch(address, { headers: { accept: "application/json" } }).catch(() => {
+    throw new Error("the server does not answer: is it still running, and this device online?");
+  });
   if (!response.ok) {
     const text = await response.text();
     throw new Error(text.startsWith("{") ? JSON.parse(text).reason : text.trim());
@@ -342,24 +344,34 @@ function under(event) {
   return x < 0 || y < 0 || x >= map.across || y >= map.down ? -1 : y * map.across + x;
 }
 
-let drag = null;
+const pointers = new Map(); // that are down: one drags, two draw nearer
 canvas?.addEventListener("pointerdown", (event) => {
-  drag = { x: event.clientX, y: event.clientY };
-  if (map) point(under(event), true);
+  pointers.set(event.pointerId, event);
+  if (map && pointers.size === 1) point(under(event), true);
   canvas.setPointerCapture(event.pointerId);
 });
-canvas?.addEventListener("pointerup", () => {
-  drag = null;
-  if (map) keep();
-});
+for (const kind of ["pointerup", "pointercancel"]) {
+  canvas?.addEventListener(kind, (event) => {
+    pointers.delete(event.pointerId);
+    if (map) keep();
+  });
+}
 canvas?.addEventListener("pointermove", (event) => {
   if (!map) return;
-  if (drag && event.buttons) {
-    at.x -= (event.clientX - drag.x) / at.scale;
-    at.y -= (event.clientY - drag.y) / at.scale;
-    drag = { x: event.clientX, y: event.clientY };
+  const before = pointers.get(event.pointerId);
+  if (!before) return point(under(event), false);
+  const [other] = [...pointers.values()].filter((each) => each.pointerId !== event.pointerId);
+  if (other) {
+    const apart = (each) => Math.hypot(each.clientX - other.clientX, each.clientY - other.clientY);
+    const box = canvas.getBoundingClientRect();
+    const [x, y] = [(event.clientX + other.clientX) / 2 - box.left, (event.clientY + other.clientY) / 2 - box.top];
+    zoom(apart(event) / Math.max(1, apart(before)), x, y);
+  } else {
+    at.x -= (event.clientX - before.clientX) / at.scale;
+    at.y -= (event.clientY - before.clientY) / at.scale;
     draw();
-  } else point(under(event), false);
+  }
+  pointers.set(event.pointerId, event);
 });
 canvas?.addEventListener(
   "wheel",
@@ -443,7 +455,16 @@ async function sizes() {
 }
 
 function failed(error) {
-  say(`The map could not be read: ${error.message}`);
+  const again = document.createElement("button");
+  again.type = "button";
+  again.textContent = "Try again";
+  again.addEventListener("click", begin);
+  told.replaceChildren(`The map could not be read: ${error.message} `, again);
+}
+
+function begin() {
+  say("");
+  load().catch(failed).then(sizes).catch(failed);
 }
 
 if (canvas) {
@@ -452,7 +473,7 @@ if (canvas) {
     (entries) => {
       if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
       sight.disconnect();
-      load().catch(failed).then(sizes).catch(failed);
+      begin();
     },
     { rootMargin: "50%" },
   );

@@ -6,9 +6,8 @@ for (const each of document.querySelectorAll(".scripted")) each.hidden = false;
 async function tell(place) {
   const response = await fetch(place.dataset.from, { headers: { accept: "application/json" } });
   const told = await response.json();
-  place.textContent = response.ok
-    ? told.map(({ name, first, last }) => `${name}: ${first} … ${last}`).join("; ") || "–"
-    : `not read: ${told.reason}`;
+  if (!response.ok) throw new Error(told.reason);
+  place.textContent = told.map(({ name, first, last }) => `${name}: ${first} … ${last}`).join("; ") || "–";
   place.title = place.textContent;
 }
 
@@ -16,9 +15,25 @@ const sight = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {
     if (!isIntersecting) continue;
     sight.unobserve(target);
-    tell(target).catch(() => (target.textContent = "the server does not answer"));
+    ask(target);
   }
 });
+
+function ask(place) {
+  tell(place).catch((error) => {
+    const reason = error instanceof TypeError ? "the server does not answer: is it still running, and this device online?" : error.message;
+    place.replaceChildren(`not read: ${reason} `, againBy(() => ask(place)));
+    place.title = reason;
+  });
+}
+
+function againBy(act) {
+  const again = document.createElement("button");
+  again.type = "button";
+  again.textContent = "Try again";
+  again.addEventListener("click", act);
+  return again;
+}
 
 const search = document.getElementById("search");
 const results = document.getElementById("results");
@@ -56,11 +71,7 @@ function failed(place) {
   const words = document.createElement("p");
   words.className = "problem";
   words.setAttribute("role", "alert");
-  const again = document.createElement("button");
-  again.type = "button";
-  again.textContent = "Try again";
-  again.addEventListener("click", () => find(place));
-  words.append("The server does not answer: is it still running, and this device online? ", again);
+  words.append("The server does not answer: is it still running, and this device online? ", againBy(() => find(place)));
   results.replaceChildren(words);
 }
 
