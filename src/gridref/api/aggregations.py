@@ -244,7 +244,7 @@ def fragment_address(aggregation: str, uri: str) -> str:
         parts = urllib.parse.urlsplit(uri)
         if parts.netloc not in ("", "localhost"):
             raise UnsupportedFeatureError(f"the fragment {uri} lies on another machine")
-        return _unquoted(os.path.abspath(parts.path))
+        return _unquoted(absolute_url(f"file://{parts.path}"))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
         return uri
     if aggregation.startswith(("http://", "https://")) and "::" not in aggregation:

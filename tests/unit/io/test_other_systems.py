@@ -19,9 +19,11 @@ import zarr
 
 import gridref
 from gridref.api import workers
+from gridref.api.aggregations import fragment_address
 from gridref.catalog import folder, sources
 from gridref.errors import CatalogError, InvalidRequestError
 from gridref.faces.web.publishing import publish
+from gridref.formats.hdf5 import files
 from gridref.io import address, local
 from gridref.model import source_policy
 from tests.integration.growing import assert_shows, built, month
@@ -83,6 +85,21 @@ def test_folders_on_a_drive_can_be_allowed() -> None:
     assert not policy.allows("D:/database/a.nc")
     assert not policy.allows("D:/data/../a.nc")
     assert not policy.allows("E:/data/a.nc")
+
+
+@pytest.mark.usefixtures("windows")
+def test_files_that_others_name_have_addresses_with_slashes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As policies compare them."""
+    found = SimpleNamespace(**{name: getattr(ntpath, name) for name in ntpath.__all__})
+    found.isfile = lambda path: "else" not in path
+    system = SimpleNamespace(path=found, environ={}, pathsep=";", sep="\\")
+    monkeypatch.setattr(files, "os", system)
+    assert files.linked_file("C:/data/a.h5", r"C:\other\b.h5") == "C:/other/b.h5"
+    assert files.linked_file("C:/data/a.h5", r"sub\b.h5") == "C:/data/sub/b.h5"
+    assert files.linked_file("C:/data/a.h5", r"C:\else\b.h5") == "C:/data/b.h5"
+    assert fragment_address("C:/data/a.nc", "file:///D:/b%20c.nc") == "D:/b c.nc"
 
 
 def test_a_drive_is_no_folder_elsewhere() -> None:

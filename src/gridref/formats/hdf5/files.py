@@ -53,6 +53,7 @@ from gridref.io import (
     note_opened,
     open_for_scan,
     policy_for,
+    slashed,
 )
 from gridref.limits import beyond, limits
 from gridref.model.manifest import Source
@@ -183,7 +184,7 @@ def linked_file(url: str, name: str) -> str | None:
         os.path.dirname(os.path.realpath(url)),
     ]
     candidates = [*absolute, *(os.path.abspath(os.path.join(folder, name)) for folder in folders)]
-    return next(filter(os.path.isfile, candidates), None)
+    return next(filter(os.path.isfile, map(slashed, candidates)), None)
 
 
 def external_file(url: str, name: str, options: ScanOptions, policy: SourcePolicy) -> Source:
@@ -227,10 +228,10 @@ def _candidates(url: str, name: str, variable: str, *, cwd_first: bool) -> list[
     if not is_local(url):
         return [near]
     if os.path.isabs(name):
-        return [name, os.path.join(os.path.dirname(url), os.path.basename(name))]
+        return [slashed(name), beside(url, os.path.basename(name))]
     prefix = os.environ.get(variable, "").replace("${ORIGIN}", os.path.dirname(url))
-    named = [os.path.abspath(os.path.join(prefix, name))] if prefix else []
-    here = os.path.abspath(name)
+    named = [slashed(os.path.abspath(os.path.join(prefix, name)))] if prefix else []
+    here = slashed(os.path.abspath(name))
     return [*named, here, near] if cwd_first else [*named, near, here]
 
 
