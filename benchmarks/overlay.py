@@ -1,7 +1,8 @@
 """Series and maps of an archive of maps, before and with an overlay.
 
-Run with ``python -m benchmarks.overlay [--files N]``. Files hold 100 steps, each map is a chunk. A
-server answers each request 25 ms late. "First" opens the catalog, reads once and forgets.
+Run with ``python -m benchmarks.overlay [--files N]``. Files hold 100 steps, each map is a chunk; or
+2,600 hours of small maps, each day a chunk. A server answers each request 25 ms late. "First" opens
+the catalog, reads once and forgets.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -26,32 +28,48 @@ from benchmarks._timing import best_of
 from gridref.model.projection import Progression
 from gridref.serve.choosing import choose
 
-STEPS, N_LAT, N_LON = 100, 96, 192
-LAYOUT = {"time": -1, "lat": 16, "lon": 16}
 LATENCY = 0.025
 
 
-def write_files(folder: Path, n_files: int) -> list[str]:
+@dataclass(frozen=True)
+class Archive:
+    """Files of some steps each, of which a point is read, and the chunks of an overlay."""
+
+    name: str
+    steps: int
+    n_lat: int
+    n_lon: int
+    chunk_steps: int
+    layout: Mapping[str, int]
+    point: tuple[int, int]
+
+
+MAPS = Archive("maps", 100, 96, 192, 1, {"time": -1, "lat": 16, "lon": 16}, (40, 70))
+HOURS = Archive("hours", 2600, 16, 24, 24, {"time": -1, "lat": 2, "lon": 2}, (7, 9))
+
+
+def write_files(folder: Path, n_files: int, archive: Archive = MAPS) -> list[str]:
     """Write smooth fields with two decimals, as models and analyses have them."""
     files = []
-    field = np.add.outer(np.sin(np.arange(N_LAT) / 9), np.cos(np.arange(N_LON) / 7))
+    steps, n_lat, n_lon = archive.steps, archive.n_lat, archive.n_lon
+    field = np.add.outer(np.sin(np.arange(n_lat) / 9), np.cos(np.arange(n_lon) / 7))
     for number in range(n_files):
-        path = folder / f"maps{number:04}.h5"
-        days = number * STEPS + np.arange(STEPS)
-        noise = np.random.default_rng(number).random((STEPS, N_LAT, N_LON))
+        path = folder / f"{archive.name}{number:04}.h5"
+        days = number * steps + np.arange(steps)
+        noise = np.random.default_rng(number).random((steps, n_lat, n_lon))
         values = 280 + 10 * field + 5 * np.sin(days / 365)[:, None, None] + noise
         with h5py.File(path, "w") as file:
             for name, labels in (
                 ("time", days),
-                ("lat", np.linspace(-90, 90, N_LAT)),
-                ("lon", np.arange(N_LON) * 1.875),
+                ("lat", np.linspace(-90, 90, n_lat)),
+                ("lon", np.arange(n_lon) * 1.875),
             ):
                 file[name] = labels
                 file[name].make_scale(name)
             data = file.create_dataset(
                 "tas",
                 data=values.round(2).astype("f4"),
-                chunks=(1, N_LAT, N_LON),
+                chunks=(archive.chunk_steps, n_lat, n_lon),
                 compression="gzip",
                 compression_opts=1,
                 shuffle=True,
@@ -88,23 +106,32 @@ class Late:
         self._process.wait()
 
 
-def doors(url: str, overlay: Any) -> dict[str, Callable[[], Any]]:
+def doors(
+    url: str, overlay: Any, point: tuple[int, int] = MAPS.point
+) -> dict[str, Callable[[], Any]]:
     """Reads of a series at one point, each from the beginning."""
+    place = (slice(None), *point)
 
     def opened() -> gridref.Catalog:
         return gridref.open_catalog(url, overlay=overlay, allow="*")
 
     return {
-        "catalog": lambda: opened()["tas"][:, 40, 70],
-        "engine": lambda: opened().to_xarray()["tas"][:, 40, 70].values,
-        "open_zarr": lambda: xr.open_zarr(gridref.open_store(opened()))["tas"][:, 40, 70].values,
+        "catalog": lambda: opened()["tas"][place],
+        "engine": lambda: opened().to_xarray()["tas"][place].values,
+        "open_zarr": lambda: xr.open_zarr(gridref.open_store(opened()))["tas"][place].values,
     }
 
 
-def report_series(where: str, url: str, expected: np.ndarray, late: Late | None) -> None:
+def report_series(
+    where: str,
+    url: str,
+    expected: np.ndarray,
+    late: Late | None,
+    point: tuple[int, int] = MAPS.point,
+) -> None:
     """Print seconds and requests of a series, from files and with the overlay."""
     for overlay in ("none", "auto"):
-        for door, read in doors(url, overlay).items():
+        for door, read in doors(url, overlay, point).items():
             if late is not None:
                 late.count()
             seconds, values = timed(read)
@@ -132,6 +159,20 @@ def report_maps(where: str, url: str, expected: np.ndarray, n_rounds: int) -> No
     print(f"{where}: a map: {shown} (ratio {found['files'] / found['beside an overlay']:.2f})")
 
 
+def built(folder: Path, n_files: int, archive: Archive) -> gridref.Catalog:
+    """A catalog of an archive, with an overlay of its field, and of its labels."""
+    files = write_files(folder, n_files, archive)
+    url = str(folder / f"{archive.name}.gridref")
+    gridref.build(files, url, concat_dim="time", relative=True, identity="size")
+    catalog = gridref.open_catalog(url)
+    n_bytes = catalog["tas"].nbytes
+    seconds, catalog = timed(lambda: catalog.rechunk("tas", archive.layout, memory="1GB"))
+    print(f"rechunk of {n_bytes / 1e6:.0f} MB: {seconds:.1f} s; {catalog.report.lines[0]}")
+    for labels in ("time", "lat", "lon"):  # which xarray reads
+        catalog = catalog.rechunk(labels, {labels: -1})
+    return catalog
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=100)
@@ -139,16 +180,10 @@ def main() -> None:
     print(f"gridref {gridref.__version__}, Python {platform.python_version()}, {n_files} files")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        files = write_files(folder, n_files)
-        url = str(folder / "maps.gridref")
-        gridref.build(files, url, concat_dim="time", relative=True, identity="size")
-        catalog = gridref.open_catalog(url)
-        n_bytes = catalog["tas"].nbytes
-        seconds, catalog = timed(lambda: catalog.rechunk("tas", LAYOUT, memory="1GB"))
-        print(f"rechunk of {n_bytes / 1e6:.0f} MB: {seconds:.1f} s; {catalog.report.lines[0]}")
-        for labels in ("time", "lat", "lon"):  # which xarray reads
-            gridref.open_catalog(url).rechunk(labels, {labels: -1})
-        series = gridref.open_catalog(url, overlay="none")["tas"][:, 40, 70]
+        catalog, hours = (built(folder, n_files, archive) for archive in (MAPS, HOURS))
+        url, lat, lon = str(folder / "maps.gridref"), *MAPS.point
+        series = gridref.open_catalog(url, overlay="none")["tas"][:, lat, lon]
+        by_hour = gridref.open_catalog(hours.info.url, overlay="none")["tas"][:, *HOURS.point]
         maps = np.empty(len(series))
         report_series("local", url, series, None)
         report_maps("local", url, maps, 200)
@@ -157,9 +192,11 @@ def main() -> None:
             remote = f"{late.url}/maps.gridref"
             report_series("25 ms", remote, series, late)
             report_maps("25 ms", remote, maps, 15)
+            remote = f"{late.url}/hours.gridref"
+            report_series(f"25 ms, {len(by_hour)} hours", remote, by_hour, late, HOURS.point)
         finally:
             late.stop()
-        selections = [Progression(0, 1, len(series)), Progression(40, 1, 1), Progression(70, 1, 1)]
+        selections = [Progression(0, 1, len(series)), *(Progression(n, 1, 1) for n in (lat, lon))]
         seconds = best_of({"": lambda: choose(catalog["tas"], selections)}, 200)[""]
         print(f"choosing a layout: {1e6 * seconds:.0f} µs")
 
