@@ -39,11 +39,14 @@ class Made:
         days = np.array([0.0, 3650.0])
         missing = np.float32(1e20)
         about = {"standard_name": VARIABLES[self.variable], "_FillValue": missing}
+        about |= {"coordinates": "cell", "grid_mapping": "spatial_ref"}
         values = np.full((2, 2, 3), missing)
         values[:, :, 0] = [1, 5]
         return VirtualGroup(
             {
                 "time": make(days, ("time",), {"units": f"days since {self.decade}-01-01"}),
+                "spatial_ref": make(np.array(0), (), {"grid_mapping_name": "latitude_longitude"}),
+                "cell": make(np.zeros((2, 3)), ("lat", "lon"), {"standard_name": "cell_area"}),
                 "lat": make(np.array([south, north]), ("lat",), {"units": "degrees_north"}),
                 "lon": make(
                     np.array([west, (west + east) / 2, east]), ("lon",), {"units": "degrees_east"}
@@ -54,6 +57,7 @@ class Made:
                 "title": f"{self.variable} of {self.institution} from {self.decade}",
                 "institution": self.institution,
                 "tracking_id": self.name,
+                "summary": "Too long to choose by. " * 9,
             },
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.faces.web.levels import levels
+from gridref.faces.web.levels import levels, previewed
 from gridref.model.array import VirtualArray, VirtualGroup
 
 SCALE = {"axes": [{"name": name} for name in "cyx"], "datasets": [{"path": "0"}, {"path": "1"}]}
@@ -72,3 +72,16 @@ def test_a_window_that_nobody_chose_is_none(window: Any) -> None:
         {"label": f"channel {number}", "colour": None, "window": None, "active": True}
         for number in range(2)
     ]
+
+
+def test_a_preview_shows_no_latitudes() -> None:
+    make = VirtualArray.from_numpy
+    group = VirtualGroup(
+        {
+            "lat": make(np.zeros((9, 9)), ("y", "x"), {"units": "degrees_north"}),
+            "lon": make(np.zeros((9, 9)), ("y", "x"), {"units": "degrees_east"}),
+            "seen": make(np.zeros((9, 9)), ("y", "x"), {"units": "s since 2000-01-01"}),
+            "speed": make(np.zeros((8, 8)), ("a", "b"), {"units": "m s-1"}),
+        }
+    )
+    assert [level.path for level in previewed(group)] == ["speed"]

@@ -11,7 +11,7 @@ from typing import Any
 from gridref.faces.picture import shortened
 from gridref.faces.web.earth import earth_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import text_of
+from gridref.model.reference_systems import compass_of, text_of
 
 MOST_LEVELS = 32
 
@@ -78,12 +78,17 @@ def levels(group: VirtualGroup, path: str) -> list[Level]:
 def previewed(group: VirtualGroup) -> Sequence[Level]:
     """The levels of the array that shows best what a group holds; none if no array is a picture.
 
-    It is the largest one of numbers whose last two dimensions have labels, or else the largest.
+    It is the largest one of numbers whose last two dimensions have labels, or else the largest;
+    not latitudes, longitudes or times.
     """
     pictures = {
         path: array
         for path, array in group.all_arrays().items()
-        if array.ndim >= 2 and min(array.shape[-2:]) > 1 and array.dtype.kind in "iuf"
+        if array.ndim >= 2
+        and min(array.shape[-2:]) > 1
+        and array.dtype.kind in "iuf"
+        and compass_of(array.attrs) is None
+        and " since " not in text_of(array.attrs, "units")
     }
 
     def rank(path: str) -> tuple[bool, int]:

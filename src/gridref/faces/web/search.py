@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ MOST_TEXT = 500
 MOST_ATTRIBUTES = 200
 MOST_NAMES = 5_000
 """Arrays whose names are searched."""
-_ABOUT_ARRAYS = ("standard_name", "long_name")
+_REFERRING = ("coordinates", "bounds", "climatology", "grid_mapping", "cell_measures")
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,9 @@ class Described:
     Attributes
     ----------
     fields
-        Texts by what they are: ``name``, ``title``, ``variable``, ``coordinate``,
-        ``standard_name``, ``long_name``, and the names of attributes.
+        Texts by what they are: ``name``, ``title``, ``variable`` and its ``standard_name``,
+        ``coordinate`` (with bounds, grid mappings and their standard names), ``long_name``, and the
+        names of attributes.
     """
 
     fields: Mapping[str, Sequence[str]]
@@ -49,8 +50,9 @@ class Described:
         fields = {str(key).lower(): [shortened(str(value), MOST_TEXT)] for key, value in attrs}
         arrays = list(group.all_arrays().items())[:MOST_NAMES]
         named: dict[str, dict[str, None]] = {}
+        beside = {name for _, array in arrays for name in _referred(array)}
         for path, array in arrays:
-            for key, text in _of_array(path, array):
+            for key, text in _of_array(path.rpartition("/")[2], array, beside):
                 named.setdefault(key, {})[shortened(text, MOST_TEXT)] = None
         return cls({**fields, **{key: list(texts) for key, texts in named.items()}, "name": [name]})
 
@@ -70,12 +72,19 @@ class Described:
         return any(word.text in text for text in texts) or word.as_typed in self._all
 
 
-def _of_array(path: str, array: VirtualArray) -> Iterator[tuple[str, str]]:
-    name = path.rpartition("/")[2]
-    yield "coordinate" if array.dims == (name,) else "variable", name
-    for key in _ABOUT_ARRAYS:
-        if text := text_of(array.attrs, key):
-            yield key, text
+def _referred(array: VirtualArray) -> Sequence[str]:
+    """Names of arrays that say something about this one: coordinates, bounds, grid mappings."""
+    return [name.rstrip(":") for key in _REFERRING for name in text_of(array.attrs, key).split()]
+
+
+def _of_array(name: str, array: VirtualArray, beside: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What an array is called, by fields; `beside` names those that are about others."""
+    is_coordinate = array.dims == (name,) or not array.ndim or name in beside
+    yield "coordinate" if is_coordinate else "variable", name
+    if text := text_of(array.attrs, "standard_name"):
+        yield "coordinate" if is_coordinate else "standard_name", text
+    if text := text_of(array.attrs, "long_name"):
+        yield "long_name", text
 
 
 # What is searched for
@@ -297,13 +306,21 @@ def facets(found: Sequence[Described]) -> dict[str, list[tuple[str, int]]]:
         for field, texts in each.fields.items():
             if field not in _NONE:
                 short = {text for text in texts if 0 < len(text) <= MOST_FACET_TEXT}
-                counts.setdefault(field, Counter()).update(short)
-    dividing = {field: count for field, count in counts.items() if _divides(count, len(found))}
-    order = sorted(dividing, key=lambda field: (field not in _FIRST, -dividing[field].total()))
-    return {field: dividing[field].most_common(MOST_VALUES) for field in order[:MOST_FACETS]}
+                if short:
+                    counts.setdefault(field, Counter()).update(short)
+    n = len(found)
+    dividing = {f: count for f, count in counts.items() if _divides(count, n, f in _FIRST)}
+    order = sorted(
+        dividing, key=lambda field: (field not in _FIRST, -dividing[field].total(), field)
+    )
+    return {field: _most(dividing[field]) for field in order[:MOST_FACETS]}
 
 
-def _divides(counts: Counter[str], n: int) -> bool:
-    """Whether values are shared by some and not by all, and most catalogs have one."""
-    is_shared = 2 * len(counts) <= counts.total()
-    return is_shared and 2 * counts.total() >= n and min(counts.values()) < n
+def _most(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:MOST_VALUES]
+
+
+def _divides(counts: Counter[str], n: int, is_about_arrays: bool) -> bool:
+    """Whether not all have the same values; attributes are of most, and shared by several, too."""
+    is_shared = 2 * len(counts) <= counts.total() and 2 * counts.total() >= n
+    return min(counts.values()) < n and (is_about_arrays or is_shared)
