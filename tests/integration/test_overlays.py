@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -218,6 +219,24 @@ def test_a_first_series_on_a_server_costs_few_requests(
                 assert (float(found["lat"]), float(found["lon"])) == (3, 4)
             n_requests[door] = len(site.requests) - before
     assert n_requests == {"catalog": 2, "engine": 3, "open_zarr": 2}
+
+
+def test_copies_of_tables_are_in_the_root_file_only(cube: Cube) -> None:
+    """Else each commit of a growing archive would add them to the history."""
+    catalog = cube.open().rechunk("tas", SERIES).rechunk("time", {"time": -1})
+    of_then = catalog.info.snapshot
+    root = Path(cube.url) / "gridref.json"
+    assert '"copies"' in root.read_text()
+    catalog = catalog.append(cube.write(6, np.ones((4, 12, 14), "f4")))
+    assert '"copies"' in root.read_text()
+    former = gzip.decompress((root.parent / f"snapshot-{of_then}.json.gz").read_bytes())
+    assert b'"overlays"' in former
+    assert b'"copies"' not in former
+    then = gridref.open_catalog(cube.url, snapshot=of_then, overlay=0)
+    np.testing.assert_array_equal(read_without_warnings(then), cube.values)
+    back = catalog.rollback(of_then)
+    assert back["time"].read().tolist() == [*range(24)]
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
 
 
 def test_labels_follow_an_archive_that_grows(cube: Cube) -> None:

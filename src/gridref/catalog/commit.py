@@ -632,7 +632,8 @@ def _replaced(
     before = base.root
     former: dict[str, bytes] = {}
     if root.snapshot.log[-1].parent == before.snapshot.id:
-        kept = Root(before.snapshot, {}, before.created_by).to_bytes()
+        overlays = tuple(each.former for each in before.snapshot.overlays)
+        kept = Root(replace(before.snapshot, overlays=overlays), {}, before.created_by).to_bytes()
         former[snapshot_file(before.snapshot.id)] = gzip.compress(kept, mtime=0)
     written = root.to_bytes()
     try:

@@ -208,6 +208,11 @@ class OverlayEntry:
         """The coverage by sheets that are complete."""
         return tuple(c for c in self.coverage if self.sheets[c.sheet].part is not None)
 
+    @property
+    def former(self) -> OverlayEntry:
+        """As former snapshots have it, which are seldom read: without copies of tables."""
+        return replace(self, sheets=tuple(replace(sheet, copies={}) for sheet in self.sheets))
+
     def check_array(self, entry: ArrayEntry) -> None:
         """Refuse boxes outside of the array.
 
