@@ -490,7 +490,7 @@ class Catalog(CatalogGroup):
             Folder for the overlay, by default ``overlays`` in the catalog's.
         shards
             Shard lengths by dimension, rounded up to whole chunks. By default shards are of at most
-            128 MB, decoded.
+            128 MiB, decoded, and an eighth of `memory`.
         codec
             ``"shuffle-zstd"``, ``"blosc"``, ``"zstd"``, ``"gzip"`` or ``"none"``.
         memory

@@ -317,7 +317,7 @@ def rechunk_command(
     shards: Annotated[
         str | None,
         typer.Option(
-            help="Shard lengths, like time=-1,lat=60. Default: shards of up to 128 MB.",
+            help="Shard lengths, like time=-1,lat=60. Default: shards of up to 128 MiB.",
             show_default=False,
         ),
     ] = None,
