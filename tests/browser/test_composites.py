@@ -106,9 +106,10 @@ def test_channels_are_composed_by_name_colour_and_contrast(visit: Visit, images:
 
 @pytest.mark.long
 def test_a_channel_alone_has_a_slider_with_names(visit: Visit, images: str) -> None:
-    page = opened(visit, f"{images}/cells/array/image")
+    page = opened(visit, f"{images}/cells/array/image", "zoom=2&middle=0.5,0.5")
     page.get_by_label("Channels in one picture").uncheck()
     visit.wait(f"{READY} == '2'")
+    assert "zoom=2" in page.url
     assert page.locator(".slide .at").all_text_contents()[0] == "DAPI"
     page.get_by_label("Next c").click()
     visit.wait(f"{READY} == '3'")

@@ -20,12 +20,17 @@ document.addEventListener("catalogs", watch); // when another search has found o
 watch();
 
 const place = document.getElementById("viewer");
-const begin = () =>
-  new Viewer(place).start().catch((error) => {
+let viewer = null;
+const begin = () => {
+  viewer?.end();
+  const begun = (viewer = new Viewer(place));
+  begun.start().catch((error) => {
+    if (begun !== viewer) return;
     const words = element("p", { class: "problem", role: "alert" }, `This could not be read: ${error.message}`);
     place.replaceChildren(words, button("Try again", begin));
     place.dataset.ready = "failed";
   });
+};
 if (place) {
   begin();
   addEventListener("hashchange", () => location.hash.includes("=") && begin()); // another link to this page

@@ -9,7 +9,7 @@ export function compositeControls(viewer) {
   const words = composite.isOfChannels ? "Channels in one picture" : "Bands as red, green, blue";
   const whether = tick(words, shown.isComposed, (on) => {
     shown.isComposed = on;
-    viewer.changedAxes();
+    viewer.changedPlanes();
   });
   if (!shown.parts) return [element("div", { class: "controls" }, whether)];
   const rows = composite.parts.map((part) => (composite.isOfChannels ? ofChannel : ofBand)(viewer, part));

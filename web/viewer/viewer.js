@@ -116,6 +116,12 @@ export class Viewer {
     return Boolean(coordinates[this.shown.rows]?.isLatitude && coordinates[this.shown.columns]?.isLongitude);
   }
 
+  // Other planes of the same place are shown.
+  changedPlanes() {
+    panel(this);
+    this.load();
+  }
+
   changedAxes() {
     this.shown.low = this.shown.high = undefined;
     this.shown.glass = this.picture.glass = WHOLE;
@@ -365,7 +371,13 @@ export class Viewer {
     this.place.dataset.ready = String(this.pictures);
   }
 
+  // Another one takes its place: what is still on its way says nothing any more.
+  end() {
+    this.isOver = true;
+  }
+
   keep() {
+    if (this.isOver) return;
     writeState(this.shown.state(this.opened, this.levels.length > 1, Boolean(this.opened.meaning.flags)));
   }
 }

@@ -57,7 +57,9 @@ async function find(place) {
       const response = await fetch(place, { headers: { accept: "text/html" }, signal });
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       const found = page.getElementById("results");
+      const open = [...results.querySelectorAll(".facets details[open] summary")].map(({ textContent }) => textContent);
       results.replaceChildren(...found.childNodes);
+      for (const each of results.querySelectorAll(".facets details")) each.open = open.includes(each.firstElementChild.textContent);
       history.replaceState(null, "", place);
       shown();
       isMore = Boolean(document.getElementById("found")?.dataset.unread);
