@@ -20,9 +20,12 @@ async function read(array, selection, signal) {
 }
 
 export class ShownArray {
-  static async open(store, path) {
+  // With `steps`, first element and step of the last dimensions, it is a look at the array.
+  static async open(store, path, steps = []) {
     const array = await opened(store, path);
-    return new ShownArray(array);
+    if (steps.every(([, step]) => step === 1)) return new ShownArray(array);
+    const others = array.shape.slice(steps.length).map(() => [0, 1]);
+    return new LookedAt(array, [...others, ...steps], (at, signal) => store.look(path, at, signal));
   }
 
   constructor(array) {
@@ -45,22 +48,32 @@ export class ShownArray {
   }
 
   async value(at) {
-    return read(this.array, at);
+    return read(this.array, this.stored(at));
+  }
+
+  // The array's own numbers of an element, and of those in a window.
+  stored(at) {
+    return at;
+  }
+
+  slice(axis, [start, stop]) {
+    return zarr.slice(start, stop);
   }
 
   // Values along some axes, at one place along the others: C order in the order of `axes`.
   async values(axes, at, windows = {}, signal = undefined) {
-    const selection = this.shape.map((length, axis) => {
-      if (!axes.includes(axis)) return at[axis];
-      const [start, stop] = windows[axis] ?? [0, length];
-      return zarr.slice(start, stop);
-    });
-    const { data: stored, shape, stride } = await read(this.array, selection, signal);
+    const place = this.stored(at);
+    const selection = this.shape.map((length, axis) => (axes.includes(axis) ? this.slice(axis, windows[axis] ?? [0, length]) : place[axis]));
+    const { data: stored, shape, stride } = await this.read(selection, signal);
     const data = "get" in stored ? Array.from(stored) : stored; // of booleans and texts
     const order = [...axes].sort((a, b) => a - b);
     const steps = axes.map((axis) => stride[order.indexOf(axis)]);
     const lengths = axes.map((axis) => shape[order.indexOf(axis)]);
     return { data, lengths, steps };
+  }
+
+  read(selection, signal) {
+    return read(this.array, selection, signal);
   }
 
   async plane(rows, columns, at, windows, signal) {
@@ -84,15 +97,46 @@ export class ShownArray {
   }
 }
 
+// Every so many elements of an array: the server picks those of a plane out of their chunks.
+class LookedAt extends ShownArray {
+  constructor(array, steps, look) {
+    super(array);
+    Object.assign(this, { steps, look });
+    this.shape = array.shape.map((length, axis) => Math.ceil((length - steps[axis][0]) / steps[axis][1]));
+  }
+
+  bytesOf(axes, most) {
+    if (axes.length < 2) return new ShownArray(this.array).bytesOf(axes, most);
+    return axes.reduce((n, axis) => n * Math.min(this.shape[axis], most), 8);
+  }
+
+  stored(at) {
+    return at.map((number, axis) => this.steps[axis][0] + number * this.steps[axis][1]);
+  }
+
+  slice(axis, [start, stop]) {
+    const [first, step] = this.steps[axis];
+    return zarr.slice(first + start * step, first + (stop - 1) * step + 1, step);
+  }
+
+  read(selection, signal) {
+    const along = selection.filter((each) => typeof each !== "number");
+    if (along.length !== 2 || along.every(({ step }) => (step ?? 1) === 1)) return super.read(selection, signal);
+    const at = selection.map((each) => (typeof each === "number" ? each : `${each.start}:${each.stop}:${each.step ?? 1}`));
+    return this.look(at.join(","), signal);
+  }
+}
+
 // The coordinate of a dimension: an array of one dimension that has its name. What its attributes say
 // is there at once, its values when `reading` is done.
-export async function coordinateOf(store, path, most) {
+export async function coordinateOf(store, path, most, [first, step] = [0, 1]) {
   const array = await opened(store, path);
   if (array.shape.length !== 1 || array.shape[0] > most || array.dtype === "string") return null;
   const meaning = new Meaning(array.attrs, array.dtype);
   const coordinate = new Coordinate(array.attrs, meaning.isPacked ? "float64" : array.dtype, path.split("/").at(-1));
   coordinate.reading = Promise.resolve(read(array, [zarr.slice(0, array.shape[0])])).then(({ data }) => {
-    coordinate.take(Float64Array.from(data, (stored) => meaning.of(stored)));
+    const values = Float64Array.from(data, (stored) => meaning.of(stored));
+    coordinate.take(step === 1 ? values : values.filter((_, number) => number >= first && (number - first) % step === 0));
   });
   coordinate.reading.catch(() => {}); // told to whoever waits for it
   return coordinate;

@@ -79,3 +79,21 @@ export class Coordinate {
     return units ? `${this.title} (${units})` : this.title;
   }
 }
+
+// Numbers of elements, where a look leaves out some and nothing labels them.
+export class Numbered extends Coordinate {
+  constructor(name, first, step, n) {
+    super({}, "int32", name);
+    this.apart = step;
+    this.take(Float64Array.from({ length: n }, (_, i) => first + i * step));
+    this.reading = Promise.resolve();
+  }
+
+  step() {
+    return { kind: "elements", size: this.apart };
+  }
+
+  words(value) {
+    return String(value);
+  }
+}

@@ -1,15 +1,19 @@
 // One level of detail of an array, with the coordinates of its dimensions.
 import { coordinateOf, ShownArray } from "./array.js";
+import { Numbered } from "./coordinate.js";
 import { bandsOf } from "./composite.js";
 
 const MOST_LABELS = 1_000_000;
 
 export class Opened {
-  static async level(store, { path, dims, coordinates: paths, earth, channels }) {
+  static async level(store, { path, dims, coordinates: paths, earth, channels, steps }) {
     const [array, ...coordinates] = await Promise.all([
-      ShownArray.open(store, path),
-      ...paths.map((each) => (each ? coordinateOf(store, each, MOST_LABELS) : null)),
+      ShownArray.open(store, path, steps ?? []),
+      ...paths.map((each, axis) => (each ? coordinateOf(store, each, MOST_LABELS, steps?.[axis]) : null)),
     ]);
+    steps?.forEach(([first, step], axis) => {
+      if (step > 1) coordinates[axis] ??= new Numbered(dims[axis], first, step, array.shape[axis]);
+    });
     return new Opened(path, dims, array, coordinates, { earth, channels });
   }
 

@@ -1,16 +1,25 @@
 // Keys of a Zarr store over HTTP: says in words why a chunk cannot be read, and keeps the last ones.
 
+import { unshuffle } from "./codecs/shuffle.js";
+
 const KEPT_BYTES = 128 * 2 ** 20;
 const LEAST_BYTES = 100; // of what is kept of a chunk that is missing
+
+const TYPES = {
+  int8: Int8Array, int16: Int16Array, int32: Int32Array, int64: BigInt64Array, float32: Float32Array,
+  uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, uint64: BigUint64Array, float64: Float64Array,
+};
+const encoded = (path) => path.split("/").map(encodeURIComponent).join("/");
 
 // What is told in words: other errors are the browser's, or of what decodes.
 export class Told extends Error {}
 
 export class Store {
-  // `documents`: the zarr.json of arrays by path, as far as they are known already.
-  constructor(address, documents = {}) {
+  // `documents`: the zarr.json of arrays by path, as far as they are known already; `native`: paths of
+  // those whose chunks are read as they are stored, compressed. The server compresses the others.
+  constructor(address, documents = {}, native = []) {
     this.address = address.replace(/\/$/, "");
-    this.documents = documents;
+    Object.assign(this, { documents, native, query: "" });
     this.kept = new Map(); // answers, those that were asked for last at the end
     this.keptBytes = 0;
   }
@@ -18,9 +27,28 @@ export class Store {
   // The store of one array or group. zarrita.js itself takes paths for parts of an address: it would
   // lose what follows a "#" in a name, and find fill values where the chunks are not.
   under(path) {
-    const store = new Store(`${this.address}/${path.split("/").map(encodeURIComponent).join("/")}`);
+    const isNative = this.native.includes(path);
+    const view = isNative ? this.beside("native") : this.address;
+    const store = new Store(`${view}/${encoded(path)}`);
     store.document = this.documents[path];
+    store.query = isNative ? "" : "?compressed";
     return store;
+  }
+
+  beside(name) {
+    return this.address.replace(/[^/]*$/, name);
+  }
+
+  // A plane of an array, or every so many of its elements, as the server finds them.
+  async look(path, at, signal) {
+    this.looks ??= new Store(this.beside("look"));
+    const bytes = await this.looks.asked(`/${encoded(path)}?at=${at}`, {}, { signal });
+    if (!bytes) throw new Told("the server has no such array any more: load this page again");
+    const start = 4 + new DataView(bytes.buffer, bytes.byteOffset, 4).getUint32(0, true);
+    const { dtype, shape } = JSON.parse(new TextDecoder().decode(bytes.subarray(4, start)));
+    const Type = TYPES[dtype];
+    const values = unshuffle(bytes.subarray(start), Type.BYTES_PER_ELEMENT);
+    return { data: new Type(values.buffer), shape, stride: [shape[1], 1] };
   }
 
   async get(key, options = {}) {
@@ -70,7 +98,7 @@ export class Store {
   }
 
   async fetched(key, headers, signal) {
-    const response = await fetch(this.address + key, {
+    const response = await fetch(this.address + key + this.query, {
       headers: { accept: "application/octet-stream, application/json", ...headers },
       priority: "low", // there may be hundreds: what else the page asks for goes first
       signal,

@@ -32,8 +32,8 @@ export class Viewer {
     this.levels = JSON.parse(place.dataset.levels);
     this.told = element("p", { role: "status", id: "viewer-told" });
     this.pictures = 0;
-    const { view, chunks, documents } = place.dataset;
-    this.store = chunks ? new PublishedStore(chunks) : new Store(view, JSON.parse(documents));
+    const { view, chunks, documents, native } = place.dataset;
+    this.store = chunks ? new PublishedStore(chunks) : new Store(view, JSON.parse(documents), JSON.parse(native));
     this.loading = new Loading((signal) => this.read(signal), (found) => this.show(found), (error) => this.failed(error));
     this.telling = new Telling((words) => this.say(words), (at) => this.placeOf(at));
   }
@@ -51,9 +51,9 @@ export class Viewer {
     if (this.shown.isPlotted) await this.plot();
   }
 
-  // The finest level that is shown as a whole.
+  // The finest level that is shown as a whole; of looks the quickest, which is the last.
   wholeLevel() {
-    const found = this.levels.findIndex(({ shape }) => shape.every((length) => length <= MOST_ALONG));
+    const found = this.levels.findIndex(({ shape, steps }) => !steps && shape.every((length) => length <= MOST_ALONG));
     return found < 0 ? this.levels.length - 1 : found;
   }
 
@@ -332,8 +332,8 @@ export class Viewer {
   }
 
   placeOf(at) {
-    const { path } = this.opened;
-    return this.store.placeOf ? this.store.placeOf(path, at) : askedPlace(this.place.dataset.places, path, at);
+    const { path, array } = this.opened;
+    return this.store.placeOf ? this.store.placeOf(path, at) : askedPlace(this.place.dataset.places, path, array.stored(at));
   }
 
   plotAlong(axis) {

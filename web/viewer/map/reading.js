@@ -33,7 +33,7 @@ export async function placeOnEarth(store, opened, { rows, columns }, windows) {
   }
   const isTheirs = earth && [dims[rows], dims[columns]].every((dim) => earth.dims.includes(dim));
   if (!isTheirs || Math.min(lengths.rows, lengths.columns) < 2) return null;
-  if (earth.latitude) return new Place(await read(store, earth, dims, rows, columns, windows), lengths);
+  if (earth.latitude) return new Place(await read(store, opened, rows, columns, windows), lengths);
   if (!areOrdered || dims[rows] !== earth.dims[0]) return null;
   if (earth.pole) return new Place(alongAxes(xs, ys, rotated(earth.pole)), lengths);
   const found = new Place(alongAxes(xs, ys, projected(earth.projection, earth.units)), lengths);
@@ -41,10 +41,11 @@ export async function placeOnEarth(store, opened, { rows, columns }, windows) {
   return turn ? Object.assign(found, { turn: Number(turn[1]) }) : found;
 }
 
-async function read(store, earth, dims, rows, columns, windows) {
+async function read(store, { earth, dims, array: { steps } }, rows, columns, windows) {
+  const theirs = steps && earth.dims.map((dim) => steps[dims.indexOf(dim)] ?? [0, 1]);
   const planes = await Promise.all(
     [earth.longitude, earth.latitude].map(async (path) => {
-      const array = await ShownArray.open(store, path);
+      const array = await ShownArray.open(store, path, theirs);
       const first = array.shape.length - 2;
       const axes = [dims[rows], dims[columns]].map((dim) => first + earth.dims.indexOf(dim));
       return array.plane(...axes, array.shape.map(() => 0), { [axes[0]]: windows[rows], [axes[1]]: windows[columns] });

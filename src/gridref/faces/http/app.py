@@ -30,10 +30,12 @@ from urllib.parse import parse_qs
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.codecs import codec_named
 from gridref.errors import CatalogError, GridrefError
+from gridref.faces.http import values
 from gridref.faces.http.bodies import window_bytes_for
-from gridref.faces.http.objects import Answer, answer, representation
+from gridref.faces.http.objects import Answer, answer, packed_chunk, representation
 from gridref.faces.http.routes import Asked, answer_for, as_json, folder_page, pack_viewer, problem
 from gridref.faces.http.site import VIEWS, ServedCatalog, Site, SiteOptions, public_text
+from gridref.faces.http.working import TooBusyError, Workers, disconnected
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
@@ -298,6 +300,7 @@ class GridrefApp:
         self._access_log = access_log
         self._cache_control = (f"public, max-age={max_age}" if max_age else "no-cache").encode()
         self._threads = ThreadPoolExecutor(N_THREADS, thread_name_prefix="gridref-http")
+        self._workers = Workers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection's event, as ASGI has it."""
@@ -319,6 +322,7 @@ class GridrefApp:
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._workers.shutdown()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _watch(self) -> None:
@@ -361,7 +365,7 @@ class GridrefApp:
             await sender.plain(405, "this server is read-only\n", (b"allow", METHODS.encode()))
             return "other"
         name, _, rest = scope["path"].removeprefix("/").partition("/")
-        asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("snapshot")
+        asked = _query(scope).get("snapshot")
         name = f"{name}@{asked[-1]}" if asked else name
         catalog = self.site.find(name)
         if catalog is None and "@" in name:
@@ -370,6 +374,9 @@ class GridrefApp:
             await sender.plain(409, _REBUILT)
             return "other"
         view, _, key = rest.partition("/")
+        if catalog is not None and view in values.KINDS:
+            await self._values(scope, receive, sender, catalog)
+            return "values"
         if catalog is None or view not in VIEWS:
             await self._page(scope, sender, catalog)
             return "page"
@@ -398,6 +405,9 @@ class GridrefApp:
             size = await self._in_thread(catalog.reader.size, virtual_object)
         is_metadata = key.rpartition("/")[2] == "zarr.json"
         shown = representation(virtual_object, size, metadata=is_metadata, headers=headers)
+        if not is_metadata and "compressed" in _query(scope):
+            whole = partial(catalog.reader.read_buffer, virtual_object)
+            shown = await self._in_thread(packed_chunk, shown, whole, headers)
         response = answer(shown, scope["method"], headers, self._cache_control)
         if response.body is None or response.virtual_object is None:
             await sender.send(response)
@@ -420,7 +430,7 @@ class GridrefApp:
         windows: AsyncGenerator[list[Buffer]],
     ) -> None:
         """Send a body window by window; the first is read before anything is sent."""
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         try:
             async with contextlib.aclosing(windows) as parts:
                 async for buffers in parts:
@@ -449,6 +459,21 @@ class GridrefApp:
             await sender.page(200, text.encode(), b"text/plain; version=0.0.4; charset=utf-8")
         else:
             await self._routed(Asked.of(scope), sender, catalog)
+
+    async def _values(
+        self, scope: Scope, receive: Receive, sender: _Sender, catalog: ServedCatalog
+    ) -> None:
+        """Values that are worked out, as long as the client waits for them."""
+        work = partial(values.answer, catalog, scope, self._cache_control)
+        try:
+            made = await self._workers.run(receive, work)
+        except TooBusyError:
+            busy = "too many wait for values here: ask again in a second\n"
+            await sender.plain(503, busy, (b"retry-after", b"1"))
+            return
+        if made is not None:
+            length = (b"content-length", str(len(made.body)).encode())
+            await sender.send(Answer(made.status, (*made.headers, length)), made.body)
 
     async def _routed(self, asked: Asked, sender: _Sender, catalog: ServedCatalog | None) -> None:
         page = await self._in_thread(answer_for, self.site, catalog, asked)
@@ -560,9 +585,8 @@ def _ranges(response: Answer) -> list[tuple[int, int]]:
     return [piece for piece in response.body.pieces if not isinstance(piece, bytes)]
 
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _query(scope: Scope) -> dict[str, list[str]]:
+    return parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
 
 
 def _known(method: str) -> str:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+
+import imagecodecs
 
 from gridref.cache import LRU, cache_bytes
 from gridref.faces.http.bodies import Body, multipart, whole
 from gridref.faces.http.requests import Preconditions, UnsatisfiableError, parse_range
 from gridref.serve.segments import LiteralSegment, VirtualObject
+from gridref.serve.tasks import Buffer
 
 METADATA_TYPE = "application/json"
 CHUNK_TYPE = "application/octet-stream"
 MIN_GZIP_BYTES = 1_024
+MOST_PACKED_BYTES = 64 * 2**20
+"""Of a chunk that is compressed on its way: it is in memory as a whole."""
 _WEIGHT = re.compile(r"[01](\.[0-9]{0,3})?", re.ASCII)
 
 
@@ -54,43 +59,86 @@ class Representation:
         Media type.
     coding
         ``Content-Encoding``; empty for none.
+    varies
+        Whether other clients may get it in another coding.
     """
 
     virtual_object: VirtualObject
     size: int
     content_type: str
     coding: str = ""
+    varies: bool = False
 
 
 def representation(
     virtual_object: VirtualObject, size: int, *, metadata: bool, headers: Mapping[str, str]
 ) -> Representation:
     """Choose the coding: gzip for metadata, if the client takes it and wants no range of it."""
-    plain = Representation(virtual_object, size, METADATA_TYPE if metadata else CHUNK_TYPE)
+    kind = METADATA_TYPE if metadata else CHUNK_TYPE
+    plain = Representation(virtual_object, size, kind, varies=metadata)
     if not metadata or size < MIN_GZIP_BYTES or "range" in headers:
         return plain
     if not takes_gzip(headers.get("accept-encoding", "")):
         return plain
     (segment,) = virtual_object.segments
     assert isinstance(segment, LiteralSegment)
-    data = gzipped(virtual_object.etag, segment.data)
-    packed = VirtualObject((LiteralSegment(data),), f"{virtual_object.etag}-gzip")
-    return replace(plain, virtual_object=packed, size=len(data), coding="gzip")
+    return _coded(plain, gzipped(virtual_object.etag, segment.data), "gzip")
 
 
-_GZIPPED = LRU[bytes](cache_bytes() // 4, len)
-"""Documents by their ETag: compressed once for all requests."""
+def packed_chunk(
+    shown: Representation, read: Callable[[], Buffer], headers: Mapping[str, str]
+) -> Representation:
+    """A chunk in the coding that the client takes; as it is if large, or if a range is wanted."""
+    shown = replace(shown, varies=True)
+    coding = value_coding(headers.get("accept-encoding", ""))
+    if not coding or "range" in headers or not MIN_GZIP_BYTES <= shown.size <= MOST_PACKED_BYTES:
+        return shown
+    return _coded(shown, packed(shown.virtual_object.etag, read, coding), coding)
+
+
+def _coded(plain: Representation, data: bytes, coding: str) -> Representation:
+    shown = VirtualObject((LiteralSegment(data),), f"{plain.virtual_object.etag}-{coding}")
+    return replace(plain, virtual_object=shown, size=len(data), coding=coding)
+
+
+_PACKED = LRU[bytes](cache_bytes() // 4, len)
+"""Bodies by their ETag and coding: compressed once for all requests."""
 
 
 def gzipped(etag: str, data: bytes) -> bytes:
     """Compress a document, once for all requests; `etag` identifies it."""
-    return _GZIPPED.get_or_load(etag, lambda: gzip.compress(data, 6, mtime=0))
+    return _PACKED.get_or_load(("", etag), lambda: gzip.compress(data, 6, mtime=0))
+
+
+def packed(etag: str, read: Callable[[], Buffer], coding: str) -> bytes:
+    """Compress values, which are read for it, fast and once for all requests."""
+    return _PACKED.get_or_load((coding, etag), lambda: compressed(read(), coding))
+
+
+def compressed(data: Buffer, coding: str) -> bytes:
+    """Values in a coding of `value_coding`, at the level that takes the least time."""
+    encode = imagecodecs.zstd_encode if coding == "zstd" else imagecodecs.gzip_encode
+    return bytes(encode(data, level=1))
+
+
+def value_coding(accepted: str) -> str:
+    """The coding for values that ``Accept-Encoding`` allows: zstd, else gzip, else none (empty).
+
+    Zstandard's first level needs a window of 512 KiB, and clients need not take more than 8 MiB
+    (RFC 9659).
+    """
+    weights = _weights(accepted)
+    return next((each for each in ("zstd", "gzip") if weights.get(each, weights.get("*", 0))), "")
 
 
 def takes_gzip(accepted: str) -> bool:
     """Whether ``Accept-Encoding`` allows gzip: RFC 9110, section 12.5.3."""
-    weights = dict(map(_weight_of, accepted.split(",")))
+    weights = _weights(accepted)
     return weights.get("gzip", weights.get("*", 0)) > 0
+
+
+def _weights(accepted: str) -> dict[str, float]:
+    return dict(map(_weight_of, accepted.split(",")))
 
 
 def _weight_of(coding: str) -> tuple[str, float]:
@@ -114,7 +162,7 @@ def answer(
         (b"etag", f'"{etag}"'.encode()),
         (b"accept-ranges", b"bytes"),
         (b"cache-control", cache_control),
-        *(((b"vary", b"Accept-Encoding"),) if shown.content_type == METADATA_TYPE else ()),
+        *(((b"vary", b"Accept-Encoding"),) if shown.varies else ()),
     )
     conditions = Preconditions(
         headers.get("if-match"), headers.get("if-none-match"), headers.get("if-range"), etag

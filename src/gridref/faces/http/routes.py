@@ -26,7 +26,7 @@ from urllib.parse import parse_qs, quote
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.faces.http.objects import MIN_GZIP_BYTES, gzipped, takes_gzip
 from gridref.faces.http.site import VIEWS, ServedCatalog, Site
-from gridref.faces.web.array_page import array_page
+from gridref.faces.web.array_page import Document, array_page
 from gridref.faces.web.catalog_page import SourceNames, catalog_page
 from gridref.faces.web.chunk_map import chunk_at, chunk_map, count_sizes
 from gridref.faces.web.extent import extents
@@ -312,9 +312,11 @@ def _array_page(catalog: ServedCatalog, path: str, array: VirtualArray, asked: A
     return _html(array_page(asked.links, name, path, group, views, document, origin, kept))
 
 
-def _document(catalog: ServedCatalog, path: str) -> dict[str, Any] | None:
-    view = _view(catalog, "portable", path)
-    return None if isinstance(view, GridrefError) else view.metadata.to_json()
+def _document(catalog: ServedCatalog, path: str) -> Document:
+    native, portable = (_view(catalog, name, path) for name in ("native", "portable"))
+    if isinstance(portable, GridrefError):
+        return Document(None)
+    return Document.of(portable if isinstance(native, GridrefError) else native, portable)
 
 
 def _view(catalog: ServedCatalog, name: str, path: str) -> ArrayView | GridrefError:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import pandas as pd
@@ -135,6 +136,8 @@ class ServedCatalog:
         The catalog; None for a group in memory.
     shown_as
         Names that cannot be in addresses, by what is shown instead.
+    number
+        Another one for each catalog that was opened: what is kept of it is kept under this.
     """
 
     name: str
@@ -146,12 +149,18 @@ class ServedCatalog:
     kept: CatalogGroup | None = None
     pinned: str = ""
     shown_as: Mapping[str, str] = field(default_factory=dict)
+    number: int = field(default_factory=count().__next__)
     _ends: list[Sequence[Ends] | GridrefError] = field(default_factory=list, repr=False)
 
     @cached_property
     def described(self) -> Described:
         """What can be searched of it."""
         return Described.of(self.name, self.group)
+
+    @cached_property
+    def looks(self) -> Reader:
+        """Reads many chunks once, and keeps none of them."""
+        return Reader(self.reader.reader.ranges)
 
     @cached_property
     def listed(self) -> Listed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from gridref.faces.picture import (
     stored_edges,
 )
 from gridref.faces.web.catalog_page import overlays_section
-from gridref.faces.web.chunk_files import ChunkFiles
+from gridref.faces.web.chunk_files import ChunkFiles, are_decoded
 from gridref.faces.web.chunk_map import MapAxes, MapFiles
 from gridref.faces.web.frame import (
     VIEWER,
@@ -37,11 +37,11 @@ from gridref.faces.web.frame import (
     table,
     tag,
 )
-from gridref.faces.web.levels import Level, levels
+from gridref.faces.web.levels import Level, levels, looks
 from gridref.faces.web.snippets import Snippet, opened_by, snippets
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.zarr_metadata import data_type_to_json
-from gridref.serve.views import ArrayView
+from gridref.serve.views import ArrayView, View
 from gridref.typing import Int64Array
 
 _SIZES = ("8", "16", "32", "64")
@@ -53,7 +53,33 @@ _VIEWED_TYPES = [
 ]
 """Those of Zarr that zarrita.js reads, and pictures, plots and lists are made of."""
 
-type Document = Callable[[str], dict[str, Any] | None]
+
+@dataclass(frozen=True)
+class Document:
+    """The ``zarr.json`` by which the viewer reads an array; None if it cannot be shown.
+
+    `is_native` says that it reads the chunks as they are stored.
+    """
+
+    content: dict[str, Any] | None
+    is_native: bool = False
+
+    @classmethod
+    def of(cls, native: ArrayView, portable: ArrayView) -> Document:
+        """That of the native view where this is compressed, and browsers decode it."""
+        shown = native.metadata.to_json()
+        names = [codec["name"] for codec in shown["codecs"]]
+        spared = native.view is View.NATIVE and not set(names) <= _PLAIN
+        decoded = native.shards is None and are_decoded(shown["codecs"])
+        if spared and decoded and native.chunk_grid == portable.chunk_grid == native.metadata.grid:
+            return cls(shown, is_native=True)
+        return cls(portable.metadata.to_json())
+
+
+_PLAIN = frozenset({"bytes", "transpose", "crc32c", "numcodecs.fletcher32", "numcodecs.shuffle"})
+"""Codecs that make nothing smaller."""
+
+type FindDocument = Callable[[str], Document]
 
 MOST_ENCODINGS = 50
 MOST_NAMES = 200
@@ -66,7 +92,7 @@ def array_page(
     path: str,
     group: VirtualGroup,
     views: dict[str, ArrayView | GridrefError],
-    document: Document,
+    document: FindDocument,
     origin: str,
     kept: CatalogGroup | None = None,
 ) -> bytes:
@@ -83,7 +109,7 @@ def array_page(
     views
         How it is shown, by the name of the view; or why it cannot be.
     document
-        The ``zarr.json`` in the portable view of the array at a path; None if it cannot be shown.
+        Finds the ``zarr.json`` by which the viewer reads the array at a path.
     origin
         The server's address, for lines to copy.
     kept
@@ -192,7 +218,7 @@ def _served_viewer(
     path: str,
     group: VirtualGroup,
     view: ArrayView | GridrefError,
-    document: Document,
+    document: FindDocument,
 ) -> Content:
     if isinstance(view, GridrefError):
         return section("Values", tag("p", f"Zarr cannot show them: {view}", class_="problem"))
@@ -203,9 +229,11 @@ def _served_viewer(
     # What the first picture needs to know is on the page: that saves it one way to the server.
     level = Level.of(group, path)
     needed = filter(None, (path, *level.coordinates, *level.located_by))
-    documents = json.dumps({each: document(each) for each in needed})
+    found = {each: document(each) for each in needed}
+    documents = json.dumps({each: shown.content for each, shown in found.items()})
+    native = json.dumps([each for each, shown in found.items() if shown.is_native])
     where = {"data_view": f"{home}/portable", "data_places": f"{home}/place"}
-    return _viewer(group, path, data_documents=documents, **where)
+    return _viewer(group, path, data_documents=documents, data_native=native, **where)
 
 
 def _viewer(
@@ -215,9 +243,10 @@ def _viewer(
     if asset(VIEWER) is None:
         told = "This copy of gridref was installed without the viewer: make assets builds it."
         return section("Values", tag("p", told))
-    found = levels(group, path)
-    if there is not None:
-        found = [level.among(there) for level in found if level.path in there]
+    if there is None:
+        found = looks(group, path)
+    else:
+        found = [level.among(there) for level in levels(group, path) if level.path in there]
     shown = json.dumps([asdict(level) for level in found])
     waiting = tag("p", "Reading …", role="status")
     place = tag("div", waiting, id="viewer", data_levels=shown, **where)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,6 +147,14 @@ def _is_decoded(codec: Codec, encoding: Encoding) -> bool:
         is_plain = config["predictor"] == 2 and config.get("distance", 1) == 1
         return is_plain and encoding.dtype.kind in "iu"
     return codec.name in _CODECS and config.get("cname") != "snappy"
+
+
+def are_decoded(codecs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the viewer decodes a chain of codecs, as it is in a ``zarr.json``, exactly."""
+    return all(
+        codec["name"] in _CODECS and codec.get("configuration", {}).get("cname") != "snappy"
+        for codec in codecs
+    )
 
 
 def _written_out(array: VirtualArray, read: Callable[[VirtualArray], NDArray[Any]]) -> VirtualArray:

@@ -8,12 +8,23 @@ from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any
 
+from gridref.errors import InvalidRequestError
 from gridref.faces.picture import shortened
 from gridref.faces.web.earth import earth_of
+from gridref.faces.web.look import (
+    LOOK_BYTES,
+    MOST_ALONG,
+    MOST_LOOK_BYTES,
+    USUAL_ALONG,
+    look_at,
+)
+from gridref.faces.web.part import Along, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import compass_of, text_of
+from gridref.model.reference_systems import compass_of, direction, text_of
 
 MOST_LEVELS = 32
+_PREVIEWED_ALONG = 256
+"""Elements a side of a small picture, at most."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,9 @@ class Level:
         Where its elements are on earth; see `earth_of`.
     channels
         Which dimension has the channels of microscopy, and how each is shown; see `_channels`.
+    steps
+        Of a look at the array, for each dimension the first element and the step to the next one
+        (`gridref.faces.web.look`); None for the array itself.
     """
 
     path: str
@@ -40,6 +54,7 @@ class Level:
     coordinates: tuple[str | None, ...]
     earth: dict[str, Any] | None = None
     channels: dict[str, Any] | None = None
+    steps: tuple[tuple[int, int], ...] | None = None
 
     @classmethod
     def of(cls, group: VirtualGroup, path: str) -> Level:
@@ -55,6 +70,21 @@ class Level:
         found = (path if path in paths else None for path in self.coordinates)
         is_placed = all(each in paths for each in self.located_by)
         return replace(self, coordinates=tuple(found), earth=self.earth if is_placed else None)
+
+    def picture_axes(self, group: VirtualGroup) -> tuple[int, int] | None:
+        """The dimensions that the viewer shows first, rows and columns; None if it has none."""
+        if len(self.dims) < 2:
+            return None
+        ways = [direction(group[each].attrs) if each else "" for each in self.coordinates]
+        if {"x", "y"} <= set(ways):
+            return ways.index("y"), ways.index("x")
+        if self.earth is not None:
+            rows, columns = map(self.dims.index, self.earth["dims"])
+            return rows, columns
+        lengths = zip(self.dims, self.shape, strict=True)
+        plain = [n for n, each in enumerate(lengths) if len(self.dims) == 2 or not _is_band(*each)]
+        rows, columns = plain[-2:] if len(plain) > 1 else (0, 1)
+        return rows, columns
 
     @property
     def located_by(self) -> Sequence[str]:
@@ -73,6 +103,49 @@ def levels(group: VirtualGroup, path: str) -> list[Level]:
     below = [each for each in coarser if _is_array(group, each)] or _overviews(group, path)
     found = [Level.of(group, each) for each in (path, *below[: MOST_LEVELS - 1])]
     return [level for level in found if len(level.shape) == len(found[0].shape)]
+
+
+def looks(group: VirtualGroup, path: str, most: int = USUAL_ALONG) -> list[Level]:
+    """The levels of an array, and looks at the coarsest one if that is too large for a picture.
+
+    The last one is quick; where it leaves out much, a finer one is before it.
+    """
+    found = levels(group, path)
+    coarsest = found[-1]
+    array, axes = group[coarsest.path], coarsest.picture_axes(group)
+    assert isinstance(array, VirtualArray)
+    if axes is None or max(coarsest.shape[axis] for axis in axes) <= MOST_ALONG:
+        return found
+    chosen = [range(n) if axis in axes else 0 for axis, n in enumerate(array.shape)]
+    try:
+        bounds = (MOST_LOOK_BYTES, LOOK_BYTES)
+        planned = [look_at(array, chosen, most, bound) for bound in bounds]
+    except (InvalidRequestError, RefusedError):
+        return found
+    steps = dict.fromkeys(tuple(map(_steps, look.chosen)) for look in planned)
+    return [*found, *(_looked_at(coarsest, each) for each in steps)]
+
+
+def _steps(along: Along) -> tuple[int, int]:
+    return (along.start, along.step) if isinstance(along, range) else (0, 1)
+
+
+def _looked_at(level: Level, steps: tuple[tuple[int, int], ...]) -> Level:
+    shape = [
+        len(range(first, n, step)) for n, (first, step) in zip(level.shape, steps, strict=True)
+    ]
+    return replace(level, shape=tuple(shape), steps=steps)
+
+
+_BANDS = re.compile(r"(bands?|channels?|wavelengths?)(_\d+)?", re.IGNORECASE)
+_SAMPLES = re.compile(r"(samples?|rgb|s|c)(_\d+)?", re.IGNORECASE)
+
+
+def _is_band(dim: str, length: int) -> bool:
+    """Whether a dimension may be that of red, green and blue."""
+    if _BANDS.fullmatch(dim):
+        return length > 2
+    return length in (3, 4) and _SAMPLES.fullmatch(dim) is not None
 
 
 def previewed(group: VirtualGroup) -> Sequence[Level]:
@@ -95,7 +168,7 @@ def previewed(group: VirtualGroup) -> Sequence[Level]:
         dims = pictures[path].dims[-2:]
         return all(_named(group, path, [dim], dim) for dim in dims), pictures[path].size
 
-    return levels(group, max(pictures, key=rank)) if pictures else ()
+    return looks(group, max(pictures, key=rank), _PREVIEWED_ALONG) if pictures else ()
 
 
 def _overviews(group: VirtualGroup, path: str) -> Sequence[str]:

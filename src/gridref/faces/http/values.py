@@ -1,0 +1,224 @@
+"""Answer requests for values that the server works out.
+
+======================== ================================================================
+``/NAME/look/PATH``      a plane of an array, or every so many elements of it
+======================== ================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs
+
+from gridref.cache import LRU, cache_bytes
+from gridref.errors import InvalidRequestError
+from gridref.faces.http.objects import compressed, value_coding
+from gridref.faces.http.requests import tag_matches
+from gridref.faces.http.site import ServedCatalog
+from gridref.faces.http.working import GoesOn
+from gridref.faces.web.levels import Level
+from gridref.faces.web.look import MOST_ALONG, USUAL_ALONG, GivenUpError, encoded, look_at
+from gridref.faces.web.meaning import NUMBERS, Meaning
+from gridref.faces.web.part import Along, Labels, RefusedError, part_of
+from gridref.limits import limits
+from gridref.model.array import VirtualArray
+from gridref.typing import Scope
+
+type Fields = tuple[tuple[bytes, bytes], ...]
+
+_ALWAYS = ("snapshot",)
+"""What any query may say."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """An answer before it is sent.
+
+    Attributes
+    ----------
+    status, headers, body
+        As they are sent.
+    """
+
+    status: int
+    headers: Fields
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a request asks for of an array.
+
+    Attributes
+    ----------
+    catalog
+        Its catalog.
+    path
+        The array's path.
+    query
+        The query.
+    goes_on
+        Whether the client still waits.
+    """
+
+    catalog: ServedCatalog
+    path: str
+    query: Mapping[str, list[str]]
+    goes_on: GoesOn
+
+    @property
+    def array(self) -> VirtualArray:
+        """The array."""
+        found = self.catalog.group[self.path]
+        assert isinstance(found, VirtualArray)
+        return found
+
+    @property
+    def level(self) -> Level:
+        """The array with its coordinates."""
+        return Level.of(self.catalog.group, self.path)
+
+    def option(self, name: str, default: str) -> str:
+        """What the query says; the last word counts."""
+        return self.query.get(name, [default])[-1]
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """A number of the query, from 1 on.
+
+        Raises
+        ------
+        InvalidRequestError
+            If it is none, or too large.
+        """
+        text = self.option(name, str(default))
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+            raise InvalidRequestError(f"{name} is a number from 1 to {most}, got {text!r}")
+        return int(text)
+
+    def labels(self, axis: int) -> Labels | None:
+        """The labels of a dimension; None if it has none."""
+        level = self.level
+        found = level.coordinates[axis]
+        return None if found is None else labels_of(self.catalog, found, level.dims[axis])
+
+    def part(self, *others: str, whole: tuple[str, ...] = ()) -> tuple[Along, ...]:
+        """Which elements the query asks for; `others` are what else it may say."""
+        array = self.array
+        names = (*_ALWAYS, *others)
+        return part_of(array.dims, array.shape, self.query, self.labels, others=names, whole=whole)
+
+
+_LABELS = LRU[Labels](cache_bytes() // 4)
+
+
+def labels_of(catalog: ServedCatalog, path: str, dim: str) -> Labels:
+    """The labels in an array, read once."""
+    array = catalog.group[path]
+    assert isinstance(array, VirtualArray)
+    if array.size > limits().coordinates:
+        raise RefusedError(
+            f"{path} has {array.size} labels, more than are looked through: give numbers with at="
+        )
+
+    def load() -> Labels:
+        values = Meaning.of(array).unpacked(catalog.reader.reader.read(array, name=path))
+        return Labels(dim, values.astype("f8"), array.attrs)
+
+    return _LABELS.get_or_load((catalog.number, path), load)
+
+
+def answer(catalog: ServedCatalog, scope: Scope, cache_control: bytes, goes_on: GoesOn) -> Values:
+    """Work out the answer to a request.
+
+    Raises
+    ------
+    GivenUpError
+        If the client waits no more.
+    GridrefError
+        If values cannot be read.
+    """
+    kind, _, path = scope["path"].removeprefix("/").partition("/")[2].partition("/")
+    path = catalog.asked_key(path)
+    found = catalog.group[path] if path and path in catalog.group else None
+    if not isinstance(found, VirtualArray):
+        return _plain(404, "nothing is here")
+    headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+    text = scope.get("query_string", b"").decode("latin-1")
+    query = parse_qs(text, keep_blank_values=True)
+    wanted = Wanted(catalog, path, query, goes_on)
+    coding = value_coding(headers.get(b"accept-encoding", ""))
+    try:
+        made = KINDS[kind](wanted, coding)
+    except InvalidRequestError as error:
+        return _plain(400, str(error))
+    except RefusedError as error:
+        return _plain(error.status, str(error))
+    known = headers.get(b"if-none-match")
+    etag = hashlib.sha256(made.body).hexdigest()[:16]
+    fields = ((b"etag", f'"{etag}"'.encode()), (b"cache-control", cache_control), *made.headers)
+    if known is not None and tag_matches(known, etag, weak=True):
+        return Values(304, tuple(field for field in fields if field[0] != b"content-type"))
+    return replace(made, headers=fields)
+
+
+def _plain(status: int, text: str) -> Values:
+    return Values(status, ((b"content-type", b"text/plain; charset=utf-8"),), f"{text}\n".encode())
+
+
+_KEPT = LRU[bytes](cache_bytes() // 4, len)
+"""Bodies that took work, by what they are of."""
+
+
+def kept(key: Any, goes_on: GoesOn, make: Callable[[], bytes]) -> bytes:
+    """A body, made once for all who wait for it.
+
+    One who waits for a body that another one gave up makes it then.
+    """
+    while True:
+        try:
+            return _KEPT.get_or_load(key, make)
+        except GivenUpError:
+            if not goes_on():
+                raise
+
+
+# Looks
+
+
+def _look(wanted: Wanted, coding: str) -> Values:
+    array, most = wanted.array, wanted.number("most", USUAL_ALONG, MOST_ALONG)
+    if array.ndim < 2 or array.dtype.kind not in NUMBERS:
+        raise InvalidRequestError(
+            f"a look shows planes of numbers; {wanted.path} has {array.ndim} dimensions of"
+            f" {array.dtype}"
+        )
+    axes = wanted.level.picture_axes(wanted.catalog.group) or ()
+    chosen = wanted.part("most", whole=tuple(array.dims[axis] for axis in axes))
+    look = look_at(array, chosen, most)
+
+    def make() -> bytes:
+        values = look.read(partial(wanted.catalog.looks.read, name=wanted.path), wanted.goes_on)
+        return packed(encoded(look, wanted.path, values), coding)
+
+    key = (wanted.catalog.number, "look", wanted.path, look.chosen, coding)
+    body = kept(key, wanted.goes_on, make)
+    return Values(200, ((b"content-type", b"application/octet-stream"), *coded(coding)), body)
+
+
+def packed(body: bytes, coding: str) -> bytes:
+    """A body in the coding in which it travels."""
+    return compressed(body, coding) if coding else body
+
+
+def coded(coding: str) -> Fields:
+    """What says so."""
+    vary = ((b"vary", b"Accept-Encoding"),)
+    return ((b"content-encoding", coding.encode()), *vary) if coding else vary
+
+
+KINDS: Mapping[str, Callable[[Wanted, str], Values]] = {"look": _look}
+"""What is made of the values of an array, by the word in addresses."""

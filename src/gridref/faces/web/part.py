@@ -1,0 +1,253 @@
+"""Find which part of an array a request asks for, by numbers of its elements or by labels.
+
+``at=3,10:20,::8`` gives a number, or a range, for each dimension, as slices of Python.
+``time=2023-05-01`` gives the element whose label is nearest, ``lat=40/50`` those with labels
+between two. A dimension that is not named is taken whole where the answer spreads along it, else at
+its first element.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cftime
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError
+from gridref.model.reference_systems import compass_of, text_of
+
+type Along = int | range
+"""The number of one element along a dimension, or the numbers of several."""
+type ReadLabels = Callable[[int], Labels | None]
+"""Reads the labels of a dimension, by its number; None where there are none."""
+
+
+class RefusedError(Exception):
+    """What is asked for is more than an answer may cost; `status` is that of HTTP.
+
+    The text says what it would cost, and what to ask for instead.
+    """
+
+    status = 413
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels of a dimension.
+
+    Attributes
+    ----------
+    name
+        The dimension.
+    values
+        float64, as numbers of their units.
+    attrs
+        Attributes of the coordinate.
+    """
+
+    name: str
+    values: NDArray[np.float64]
+    attrs: Mapping[str, Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes, for caches."""
+        return self.values.nbytes
+
+    @property
+    def is_time(self) -> bool:
+        """Whether they are dates."""
+        return " since " in text_of(self.attrs, "units")
+
+    def words(self, number: int) -> str:
+        """A label, as a request may give it."""
+        value = float(self.values[number])
+        return date_text(value, self.attrs) if self.is_time else f"{value:.9g}"
+
+    def found(self, text: str) -> Along:
+        """The element, or elements, that a text asks for.
+
+        Raises
+        ------
+        InvalidRequestError
+            If there is no such label.
+        """
+        first, separator, last = text.partition("/")
+        if separator:
+            return self._between(self._number(first), self._number(last), text)
+        return self._nearest(self._number(text), text)
+
+    def _number(self, text: str) -> float:
+        if self.is_time:
+            return _date_number(text, self.attrs)
+        try:
+            value = float(text)
+        except ValueError:
+            value = np.nan
+        if not np.isfinite(value):
+            raise InvalidRequestError(f"{self.name}={text!r} is no number")
+        return value
+
+    def _nearest(self, wanted: float, text: str) -> int:
+        values = self.values
+        apart = np.abs(self._turned(values, wanted) - wanted)
+        if not np.isfinite(apart).any():
+            raise InvalidRequestError(f"dimension {self.name} has no labels that are numbers")
+        number = int(np.nanargmin(apart))
+        if apart[number] > self._reach(number) * (1 + 1e-9):
+            raise InvalidRequestError(f"{self.name} has no label near {text!r}: {self._ends()}")
+        return number
+
+    def _reach(self, number: int) -> float:
+        """How far off a label may be asked for: as far as the next one is, at most."""
+        values = self.values
+        beside = values[max(0, number - 1) : number + 2]
+        steps = np.abs(np.diff(beside))
+        return float(steps.max()) if len(steps) else 1e-6 * max(1.0, abs(float(values[number])))
+
+    def _between(self, first: float, last: float, text: str) -> range:
+        low, high = sorted((first, last))
+        values = self._turned(self.values, (low + high) / 2)
+        (inside,) = np.nonzero((values >= low) & (values <= high))
+        if not len(inside):
+            raise InvalidRequestError(f"{self.name} has no labels in {text!r}: {self._ends()}")
+        start, stop = int(inside[0]), int(inside[-1]) + 1
+        if stop - start != len(inside):
+            raise InvalidRequestError(
+                f"the labels of {self.name} in {text!r} do not follow each other: give their"
+                " numbers with at="
+            )
+        return range(start, stop)
+
+    def _turned(self, values: NDArray[np.float64], wanted: float) -> NDArray[np.float64]:
+        """Degrees of longitude, turned so that they are within half a circle of the one wanted."""
+        if compass_of(self.attrs) != "E":
+            return values
+        return values + 360 * np.round((wanted - values) / 360)
+
+    def _ends(self) -> str:
+        return f"they go from {self.words(0)} to {self.words(len(self.values) - 1)}"
+
+
+_TIME = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}(?:\.\d{1,6})?))?)?Z?"
+_DATE = re.compile(rf"(-?\d{{1,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[T ]{_TIME})?)?)?", re.ASCII)
+
+
+def _date_number(text: str, attrs: Mapping[str, Any]) -> float:
+    """A date of ISO 8601, which may leave out what is small, in the units of a coordinate."""
+    match = _DATE.fullmatch(text.strip())
+    if match is None:
+        raise InvalidRequestError(f"{text!r} is no date: write 2023-05-01 or 2023-05-01T12:00")
+    year, month, day, hour, minute = (
+        int(part or least) for part, least in zip(match.groups()[:5], (1, 1, 1, 0, 0), strict=True)
+    )
+    second = float(match[6] or 0)
+    calendar = text_of(attrs, "calendar") or "standard"
+    try:
+        date = cftime.datetime(
+            year, month, day, hour, minute, int(second), int(second % 1 * 1e6), calendar=calendar
+        )
+        return float(cftime.date2num(date, text_of(attrs, "units"), calendar))
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequestError(f"{text!r} is no date of this calendar: {error}") from error
+
+
+def date_text(value: float, attrs: Mapping[str, Any]) -> str:
+    """A date of ISO 8601; the number itself where its units mean nothing."""
+    calendar = text_of(attrs, "calendar") or "standard"
+    try:
+        date = cftime.num2date(
+            value, text_of(attrs, "units"), calendar, only_use_cftime_datetimes=True
+        )
+        return str(date.isoformat()).removesuffix("T00:00:00")
+    except (ValueError, OverflowError, TypeError, AttributeError):
+        return f"{value:.9g}"
+
+
+def part_of(
+    dims: Sequence[str],
+    shape: Sequence[int],
+    query: Mapping[str, list[str]],
+    labels: ReadLabels,
+    *,
+    others: Collection[str] = (),
+    whole: Collection[str] = (),
+) -> tuple[Along, ...]:
+    """Which elements of an array a query asks for, along each dimension.
+
+    Parameters
+    ----------
+    dims, shape
+        Of the array.
+    query
+        The query.
+    labels
+        Reads the labels of a dimension.
+    others
+        What else the query may say.
+    whole
+        Dimensions that are taken whole where the query says nothing of them.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are no such elements, or the query says what nobody knows.
+    """
+    if 0 in shape:
+        raise InvalidRequestError(f"the array has no elements: its shape is {tuple(shape)}")
+    found: list[Along] = [
+        range(length) if dim in whole else 0 for dim, length in zip(dims, shape, strict=True)
+    ]
+    for name, texts in query.items():
+        if name in others:
+            continue
+        if name == "at":
+            found = _numbered(texts[-1], dims, shape)
+        elif name not in dims:
+            there = ", ".join(sorted({*others, "at", *dims}))
+            raise InvalidRequestError(f"nothing here is called {name!r}: there are {there}")
+    for axis, dim in enumerate(dims):
+        if dim in query and dim not in others and dim != "at":
+            known = labels(axis)
+            if known is None:
+                raise InvalidRequestError(f"dimension {dim} has no labels: give numbers with at=")
+            found[axis] = known.found(query[dim][-1])
+    return tuple(found)
+
+
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
+
+
+def _numbered(text: str, dims: Sequence[str], shape: Sequence[int]) -> list[Along]:
+    parts = text.split(",")
+    if len(parts) != len(dims):
+        raise InvalidRequestError(
+            f"at={text!r} has {len(parts)} parts, but the dimensions are {', '.join(dims)}"
+        )
+    return [_along(*each) for each in zip(parts, dims, shape, strict=True)]
+
+
+def _along(text: str, dim: str, length: int) -> Along:
+    parts = text.strip().split(":")
+    if (
+        len(parts) > 3
+        or any(each and not _NUMBER.fullmatch(each) for each in parts)
+        or parts == [""]
+    ):
+        raise InvalidRequestError(f"{text!r} for {dim}: write a number, or a range like 10:20")
+    first, *others = (int(each) if each else None for each in parts)
+    if not others:
+        if first is None or first >= length:
+            raise InvalidRequestError(f"{dim} has {length} elements, so that there is no {first}")
+        return first
+    last, step = (*others, None)[:2]
+    if step == 0:
+        raise InvalidRequestError(f"{text!r} for {dim}: a step is 1 or more")
+    chosen = range(length)[first:last:step]
+    if not chosen:
+        raise InvalidRequestError(f"{text!r} takes none of the {length} elements of {dim}")
+    return chosen
