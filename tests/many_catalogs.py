@@ -57,6 +57,9 @@ class Made:
                 "title": f"{self.variable} of {self.institution} from {self.decade}",
                 "institution": self.institution,
                 "tracking_id": self.name,
+                "of a lab": self.institution,
+                "quoted": f'"{self.institution}" said so',
+                "numbers": list(range(2_000)),
                 "summary": "Too long to choose by. " * 9,
             },
         )

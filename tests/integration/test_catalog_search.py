@@ -72,6 +72,8 @@ SEARCHES: list[tuple[dict[str, str], Callable[[Made], bool]]] = [
     ({"q": "coordinate=time"}, lambda _: True),
     ({"q": "coordinate=cell_area coordinate=cell"}, lambda _: True),
     ({"q": "standard_name=cell_area"}, lambda _: False),
+    ({"q": 'quoted:noaa "lab'}, lambda _: False),
+    ({"q": "quoted:noaa"}, lambda each: each.institution == "NOAA GFDL"),
     ({"q": "variable=spatial_ref"}, lambda _: False),
     ({"q": "variable=time"}, lambda _: False),
     ({"q": "no:such"}, lambda _: False),
@@ -104,6 +106,8 @@ def test_facets_count_what_they_lead_to(server: str) -> None:
     listed = re.findall(r'<li><a href="([^"]+)">([^<]+)</a> ([\d,]+)</li>', page)
     counts = Counter(each.institution for each in ALL if each.variable in ("tas", "tasmax"))
     assert {text: int(n) for _, text, n in listed if text in counts} == counts
+    assert "of a lab" not in page
+    assert "said so" not in page
     assert "tracking_id" not in page.partition("<table")[0].replace("_", " ")
     for address, _, n in listed:
         there = httpx.get(f"{server}/{html.unescape(address)}", headers=BROWSER).text

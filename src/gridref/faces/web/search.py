@@ -10,8 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlencode
+
+import numpy as np
 
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.faces.picture import shortened
@@ -47,7 +49,7 @@ class Described:
     def of(cls, name: str, group: VirtualGroup) -> Described:
         """From the catalog's root group."""
         attrs = list(group.attrs.items())[:MOST_ATTRIBUTES]
-        fields = {str(key).lower(): [shortened(str(value), MOST_TEXT)] for key, value in attrs}
+        fields = {str(key).lower(): [_text(value)] for key, value in attrs}
         arrays = list(group.all_arrays().items())[:MOST_NAMES]
         named: dict[str, dict[str, None]] = {}
         beside = {name for _, array in arrays for name in _referred(array)}
@@ -72,6 +74,12 @@ class Described:
         return any(word.text in text for text in texts) or word.as_typed in self._all
 
 
+def _text(value: Any) -> str:
+    """An attribute as text; of a long list only the beginning is made one."""
+    is_list = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim)
+    return shortened(str(value[:MOST_TEXT] if is_list else value), MOST_TEXT)
+
+
 def _referred(array: VirtualArray) -> Sequence[str]:
     """Names of arrays that say something about this one: coordinates, bounds, grid mappings."""
     return [name.rstrip(":") for key in _REFERRING for name in text_of(array.attrs, key).split()]
@@ -90,6 +98,7 @@ def _of_array(name: str, array: VirtualArray, beside: Collection[str]) -> Iterat
 # What is searched for
 
 _WORD = re.compile(r'(?:([\w.-]+)([:=]))?(?:"([^"]*)"?|(\S+))')
+_FIELD = re.compile(r"[\w.-]+")
 _DATE = re.compile(r"\d{4}(-\d\d(-\d\d)?)?")
 MOST_WORDS = 32
 
@@ -304,8 +313,8 @@ def facets(found: Sequence[Described]) -> dict[str, list[tuple[str, int]]]:
     counts: dict[str, Counter[str]] = {}
     for each in found:
         for field, texts in each.fields.items():
-            if field not in _NONE:
-                short = {text for text in texts if 0 < len(text) <= MOST_FACET_TEXT}
+            if field not in _NONE and _FIELD.fullmatch(field):
+                short = {t for t in texts if 0 < len(t) <= MOST_FACET_TEXT and '"' not in t}
                 if short:
                     counts.setdefault(field, Counter()).update(short)
     n = len(found)
