@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.icechunk_target import SessionSink
 from gridref.errors import InvalidRequestError, MissingPackageError
 from tests.command import run_command
 from tests.integration.growing import month
@@ -97,6 +98,31 @@ def test_a_copy_that_is_interrupted_goes_on_behind_its_last_array(
     assert report.n_adopted > 0
     same(cube, session(target).store, consolidated=False)
     assert repository(target).list_branches() == {"main"}
+
+
+def test_a_large_array_is_committed_now_and_then(
+    cube: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By several threads that write meanwhile; what was committed is not written again."""
+    target = tmp_path / "copy.icechunk"
+    options: dict[str, Any] = {"shards": "none", "chunks": {"time": 1}, "n_threads": 4}
+    monkeypatch.setattr("gridref.api.icechunk_target.COMMIT_SECONDS", 0)
+    put = SessionSink.put
+    names: list[str] = []
+
+    def interrupted(self: SessionSink, name: str, parts: Any) -> bool:
+        names.append(name)
+        if sum(name.startswith("tas/c/") for name in names) > 10:
+            raise KeyboardInterrupt
+        return put(self, name, parts)
+
+    monkeypatch.setattr(SessionSink, "put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gridref.copy(cube, target, **options)
+    monkeypatch.setattr(SessionSink, "put", put)
+    report = gridref.copy(cube, target, **options)
+    assert 0 < report.arrays["tas"].n_adopted <= 10
+    same(cube, session(target).store, consolidated=False)
 
 
 def test_what_is_there_is_left_alone(cube: Path, tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """An Icechunk repository as the target of `gridref.copy`: real chunks, through its sessions.
 
-The copy grows on a branch of its own, with a commit for each array. Once all are there, the branch
-``main`` is moved to it. A copy that was killed goes on behind the last commit of its branch.
+The copy grows on a branch of its own, with a commit for each array, and of a large one now and
+then. Once all are there, the branch ``main`` is moved to it. A copy that was killed goes on behind
+the last commit of its branch.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import icechunk
@@ -30,24 +34,42 @@ _PREFIX = "gridref-copy-"
 """Branches of copies that are not finished begin with it."""
 
 
-class SessionSink:
-    """The objects of a session that is written to. Safe for threads."""
+COMMIT_SECONDS = 30 * 60
+"""After so much work there is a commit, in the middle of an array, too."""
 
-    def __init__(self, url: str, session: icechunk.Session) -> None:
-        self._url = url
-        self.session = session
+
+class SessionSink:
+    """The objects of a session that is written to, which each commit replaces. Safe for threads.
+
+    Parameters
+    ----------
+    url
+        Address of the repository.
+    session
+        Opens a session that can be written to.
+    """
+
+    def __init__(self, url: str, session: Callable[[], icechunk.Session]) -> None:
+        self._url, self._opened = url, session
+        self._session = session()
+        self._changed = threading.Condition()
+        self._n_writing = 0
+        self._is_committing = False
+        self._committed_at = time.monotonic()
 
     def put(self, name: str, parts: Iterable[bytes]) -> bool:
-        with self._told():
+        content = default_buffer_prototype().buffer.from_bytes(b"".join(parts))
+        with self._writing():
             if self.tail(name, 0) is not None:
                 return False
-            content = default_buffer_prototype().buffer.from_bytes(b"".join(parts))
-            sync(self.session.store.set(name, content))
-            return True
+            sync(self._session.store.set(name, content))
+        if time.monotonic() - self._committed_at >= COMMIT_SECONDS:
+            self.commit(f"up to {name}")
+        return True
 
     def tail(self, name: str, n_bytes: int) -> tuple[int, bytes] | None:
-        store = self.session.store
-        with self._told():
+        store = self._session.store
+        with repository_errors(self._url):
             if not sync(store.exists(name)):
                 return None
             size = int(sync(store.getsize(name)))
@@ -58,13 +80,40 @@ class SessionSink:
             return None if held is None else (size, held.to_bytes())
 
     def remove(self, name: str) -> None:
-        with self._told():
-            sync(self.session.store.delete(name))
+        with self._writing():
+            sync(self._session.store.delete(name))
+
+    def commit(self, what: str) -> None:
+        """Keep what was written; nothing if another thread is about it."""
+        with self._changed:
+            if self._is_committing:
+                return
+            self._is_committing = True
+            self._changed.wait_for(lambda: not self._n_writing)
+        try:
+            with repository_errors(self._url):
+                if self._session.has_uncommitted_changes:
+                    self._session.commit(f"gridref copy: {what}")
+                    self._session = self._opened()
+        finally:
+            with self._changed:
+                self._committed_at = time.monotonic()
+                self._is_committing = False
+                self._changed.notify_all()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        with repository_errors(self._url):
-            yield
+    def _writing(self) -> Iterator[None]:
+        """Write while nobody commits."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_committing)
+            self._n_writing += 1
+        try:
+            with repository_errors(self._url):
+                yield
+        finally:
+            with self._changed:
+                self._n_writing -= 1
+                self._changed.notify_all()
 
 
 class IcechunkTarget:
@@ -89,19 +138,20 @@ class IcechunkTarget:
                 if not self._is_empty():
                     raise holds_something(self._url)
                 self._repository.create_branch(self._branch, self._repository.lookup_branch(_MAIN))
-            self.sink = SessionSink(self._url, self._repository.writable_session(self._branch))
+            opened = partial(self._repository.writable_session, self._branch)
+            self.sink = SessionSink(self._url, opened)
         for name, content in reversed(documents):  # Icechunk takes chunks of arrays that are there
             document = json.loads(content)
             document.pop("consolidated_metadata", None)  # snapshots are that
             self.sink.put(name, [json.dumps(document, allow_nan=False).encode()])
-        self._commit("begun")
+        self.sink.commit("begun")
         return False
 
     def spill_folder(self, digest: str) -> str:
         return own_folder(digest[:16])
 
     def keep(self, path: str) -> None:
-        self._commit(path)
+        self.sink.commit(path)
 
     def finish(self, documents: Documents) -> None:
         with repository_errors(self._url):
@@ -138,10 +188,3 @@ class IcechunkTarget:
             return any([name != "zarr.json" async for name in store.list_dir("")])
 
         return not sync(any_below())
-
-    def _commit(self, what: str) -> None:
-        """Keep what was written; the sink goes on with a new session."""
-        with repository_errors(self._url):
-            if self.sink.session.has_uncommitted_changes:
-                self.sink.session.commit(f"gridref copy: {what}")
-                self.sink.session = self._repository.writable_session(self._branch)
