@@ -120,6 +120,26 @@ def test_requests_of_a_remote_file_of_twenty_variables(tmp_path: Path) -> None:
         assert len(site.requests) <= 3  # its size, its beginning, and the rest
 
 
+def test_metadata_at_the_beginning_takes_one_request(tmp_path: Path) -> None:
+    values = np.random.default_rng(3).integers(0, 99, 300_000, "i4")
+    with h5py.File(tmp_path / "a.h5", "w", fs_strategy="page", fs_page_size=1 << 16) as file:
+        for name in "abcdef":
+            file.create_dataset(name, data=values, chunks=(50_000,))
+    with serving(Site({"/a.h5": (tmp_path / "a.h5").read_bytes()})) as site:
+        scan(f"{site.url}/a.h5")
+        assert len(site.requests) == 1
+
+
+def test_chunk_indexes_of_all_variables_are_asked_for_at_once(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for number in range(8):
+            file.create_dataset(f"v{number}", data=big()[:200_000], chunks=(50_000,))
+    site = Site({"/a.h5": (tmp_path / "a.h5").read_bytes()}, delay_seconds=0.05)
+    with serving(site):
+        scan(f"{site.url}/a.h5")
+        assert site.most_at_once >= 4
+
+
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 @pytest.mark.parametrize("endless", [False, True])

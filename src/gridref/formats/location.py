@@ -109,6 +109,7 @@ def open_location(
     url: str | os.PathLike[str],
     storage_options: Mapping[str, Any] | None = None,
     names: DataNames | None = None,
+    first_bytes: int = 0,
 ) -> Iterator[Location]:
     """Open an address; a file stays open until the end of the ``with`` block.
 
@@ -120,6 +121,8 @@ def open_location(
         fsspec options.
     names
         Names of folders of data, because no request finds out whether an address is a folder.
+    first_bytes
+        How much of a remote file to read first.
 
     Raises
     ------
@@ -130,7 +133,7 @@ def open_location(
     if os.path.isdir(address) if is_local(address) else names and names.is_folder(address):
         yield Location(address.rstrip("/") or address)
         return
-    with open_for_scan(address, storage_options) as file:
+    with open_for_scan(address, storage_options, first_bytes=first_bytes) as file:
         yield Location(address, file)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import import_module
@@ -405,7 +406,7 @@ def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup
         return group
     with (
         counted_traffic() as traffic,
-        open_location(url, options.storage_options, _folder_names(url)) as location,
+        _opened(url, options) as location,
     ):
         scanner = scanner_of(location)
         hints = None
@@ -427,9 +428,12 @@ def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup
     return group.with_changes(report=report)
 
 
-def _folder_names(url: str | os.PathLike[str]) -> DataNames | None:
-    """Names of remote folders; None for local ones, which a broken package must not block."""
-    return None if is_local(absolute_url(url)) else data_names()
+def _opened(url: str | os.PathLike[str], options: ScanOptions) -> AbstractContextManager[Location]:
+    """The location; a broken package must not block local files, so it is asked for others only."""
+    address = absolute_url(url)
+    if is_local(address):
+        return open_location(address, options.storage_options)
+    return open_location(address, options.storage_options, data_names(), first_bytes(address))
 
 
 def organisation(
@@ -439,7 +443,7 @@ def organisation(
 
     Raises as `scan` does.
     """
-    with open_location(url, options.storage_options, _folder_names(url)) as location:
+    with _opened(url, options) as location:
         scanner = scanner_of(location)
         if isinstance(scanner, Organised):
             return scanner.name, scanner.organisation(location, options, metadata)

@@ -70,6 +70,7 @@ def open_for_scan(
     storage_options: Mapping[str, Any] | None = None,
     *,
     policy: SourcePolicy | None = None,
+    first_bytes: int = 0,
     block_bytes: int = BLOCK_BYTES,
     max_readahead_bytes: int = 2**20,
     max_cached_bytes: int = 64 * 2**20,
@@ -85,6 +86,8 @@ def open_for_scan(
         fsspec options, or a mapping of protocol to options.
     policy
         Decides whether it may be opened, if another file names it.
+    first_bytes
+        For remote files: how much to read first, unless files beside it have shown what is needed.
     block_bytes, max_readahead_bytes, max_cached_bytes
         For remote files: unit of reading, most bytes to read ahead, and most bytes to keep.
     retry
@@ -108,7 +111,7 @@ def open_for_scan(
         files.keep_located(address, came.located)
         source, parts = files.begin(address, starts, came.stops, came.results)
     else:
-        starts, stops = layouts.ranges(address, block_bytes)
+        starts, stops = layouts.ranges(address, block_bytes, first_bytes)
         source, parts = files.begin(address, starts, stops)
     file = RemoteScanFile(
         files,

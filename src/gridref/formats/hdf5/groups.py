@@ -51,12 +51,28 @@ def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
         if sibling is not None:
             return sibling
         root = read_tree(opened, options.max_objects)
+        if file.is_remote:
+            opened.reader.prefetch(_chunk_indexes(opened, root))
         scan = _Scan(opened, options, root)
         group = scan.group(root)
         scan.settle_damaged(group)
         group = group.with_changes(report=scan.findings.report(options))
         keep_for_siblings(opened, ScannedFile(root, scan.named, group), options)
         return group
+
+
+_INDEX_BYTES = 3000
+"""Of a node with 64 entries in three dimensions, as the HDF5 library writes them."""
+
+
+def _chunk_indexes(file: OpenFile, root: GroupNode) -> Iterator[int]:
+    """Where chunk indexes of a file's datasets begin, and where their first nodes end, about."""
+    for node in (dataset for group in root.walk() for dataset in group.datasets.values()):
+        with suppress(ScanError):  # the scan of the dataset itself says what is wrong
+            layout = node.layout
+            if node.file is file and isinstance(layout, ChunkedLayout) and layout.index_address:
+                start = file.bytes.base_address + layout.index_address
+                yield from (start, start + _INDEX_BYTES)
 
 
 class _Scan:
