@@ -20,7 +20,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -471,9 +471,20 @@ class GridrefApp:
             busy = "too many wait for values here: ask again in a second\n"
             await sender.plain(503, busy, (b"retry-after", b"1"))
             return
-        if made is not None:
+        if isinstance(made, values.Stream):
+            response = Answer(200, made.headers)
+            if scope["method"] == "HEAD":
+                await sender.send(response)
+            else:
+                await self._stream(receive, sender, response, self._steps(made.parts))
+        elif made is not None:
             length = (b"content-length", str(len(made.body)).encode())
             await sender.send(Answer(made.status, (*made.headers, length)), made.body)
+
+    async def _steps(self, parts: Iterator[bytes]) -> AsyncGenerator[list[Buffer]]:
+        """What is worked out, piece by piece in other threads."""
+        while (part := await self._workers.step(partial(next, parts, None))) is not None:
+            yield [part]
 
     async def _routed(self, asked: Asked, sender: _Sender, catalog: ServedCatalog | None) -> None:
         page = await self._in_thread(answer_for, self.site, catalog, asked)

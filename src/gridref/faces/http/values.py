@@ -2,13 +2,14 @@
 
 ======================== ================================================================
 ``/NAME/look/PATH``      a plane of an array, or every so many elements of it
+``/NAME/series/PATH``    values along a dimension, or means over a box, as they are read
 ======================== ================================================================
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,14 +19,16 @@ from gridref.cache import LRU, cache_bytes
 from gridref.errors import InvalidRequestError
 from gridref.faces.http.objects import compressed, value_coding
 from gridref.faces.http.requests import tag_matches
-from gridref.faces.http.site import ServedCatalog
+from gridref.faces.http.site import ServedCatalog, public_text
 from gridref.faces.http.working import GoesOn
 from gridref.faces.web.levels import Level
 from gridref.faces.web.look import MOST_ALONG, USUAL_ALONG, GivenUpError, encoded, look_at
 from gridref.faces.web.meaning import NUMBERS, Meaning
 from gridref.faces.web.part import Along, Labels, RefusedError, part_of
+from gridref.faces.web.series import Series, as_csv, as_lines
 from gridref.limits import limits
 from gridref.model.array import VirtualArray
+from gridref.model.reference_systems import text_of
 from gridref.typing import Scope
 
 type Fields = tuple[tuple[bytes, bytes], ...]
@@ -47,6 +50,22 @@ class Values:
     status: int
     headers: Fields
     body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An answer that is sent as it is worked out.
+
+    Attributes
+    ----------
+    headers
+        As they are sent.
+    parts
+        The body, piece by piece.
+    """
+
+    headers: Fields
+    parts: Iterator[bytes]
 
 
 @dataclass(frozen=True)
@@ -131,7 +150,9 @@ def labels_of(catalog: ServedCatalog, path: str, dim: str) -> Labels:
     return _LABELS.get_or_load((catalog.number, path), load)
 
 
-def answer(catalog: ServedCatalog, scope: Scope, cache_control: bytes, goes_on: GoesOn) -> Values:
+def answer(
+    catalog: ServedCatalog, scope: Scope, cache_control: bytes, goes_on: GoesOn
+) -> Values | Stream:
     """Work out the answer to a request.
 
     Raises
@@ -157,6 +178,8 @@ def answer(catalog: ServedCatalog, scope: Scope, cache_control: bytes, goes_on: 
         return _plain(400, str(error))
     except RefusedError as error:
         return _plain(error.status, str(error))
+    if isinstance(made, Stream):
+        return made
     known = headers.get(b"if-none-match")
     etag = hashlib.sha256(made.body).hexdigest()[:16]
     fields = ((b"etag", f'"{etag}"'.encode()), (b"cache-control", cache_control), *made.headers)
@@ -220,5 +243,42 @@ def coded(coding: str) -> Fields:
     return ((b"content-encoding", coding.encode()), *vary) if coding else vary
 
 
-KINDS: Mapping[str, Callable[[Wanted, str], Values]] = {"look": _look}
+# Series
+
+
+def _series(wanted: Wanted, coding: str) -> Stream:
+    array = wanted.array
+    if not array.ndim:
+        raise InvalidRequestError(f"{wanted.path} is a single value, and no series")
+    kinds = {"ndjson": b"application/x-ndjson", "csv": b"text/csv; charset=utf-8; header=present"}
+    kind, along = wanted.option("format", "ndjson"), wanted.option("along", _times(wanted))
+    if kind not in kinds or along not in array.dims:
+        raise InvalidRequestError(
+            f"format is one of {', '.join(kinds)}, and along one of {', '.join(array.dims)}:"
+            f" got {kind!r} and {along!r}"
+        )
+    chosen = wanted.part("format", "along", whole=(along,))
+    ranges = [axis for axis, each in enumerate(chosen) if isinstance(each, range)]
+    axis = array.dims.index(along)
+    if "along" not in wanted.query and len(ranges) == 1:
+        (axis,) = ranges
+    number = chosen[axis]
+    if isinstance(number, int):
+        chosen = (*chosen[:axis], range(number, number + 1), *chosen[axis + 1 :])
+    series = Series(array, wanted.path, chosen, axis, wanted.labels(axis))
+    read = partial(wanted.catalog.looks.read, name=wanted.path)
+    parts = as_csv(series, read) if kind == "csv" else as_lines(series, read, public_text)
+    return Stream(((b"content-type", kinds[kind]), (b"cache-control", b"no-store")), parts)
+
+
+def _times(wanted: Wanted) -> str:
+    """The dimension whose labels are dates; else the first one."""
+    level, group = wanted.level, wanted.catalog.group
+    for dim, path in zip(level.dims, level.coordinates, strict=True):
+        if path is not None and " since " in text_of(group[path].attrs, "units"):
+            return dim
+    return level.dims[0]
+
+
+KINDS: Mapping[str, Callable[[Wanted, str], Values | Stream]] = {"look": _look, "series": _series}
 """What is made of the values of an array, by the word in addresses."""

@@ -21,7 +21,7 @@ from gridref.faces.web.meaning import NUMBERS
 from gridref.faces.web.part import Along, RefusedError
 from gridref.model.array import VirtualArray
 from gridref.model.projection import SliceProjection
-from gridref.serve.plan import plan_read
+from gridref.serve.plan import plan_with_overlays
 
 MOST_ALONG = 2048
 """Elements a side of a look; also those up to which the viewer shows an array without one."""
@@ -93,20 +93,11 @@ class Look:
 
     def bands(self) -> Iterator[Look]:
         """Parts of it, cut where chunks are, of about `_BAND_BYTES` each."""
-        lines = {axis: self._lines(axis) for axis in (self.rows, self.columns)}
-        axis = max(lines, key=lambda each: len(lines[each]))
-        starts = lines[axis]
-        at_once = max(1, math.ceil(len(starts) * _BAND_BYTES / max(1, self.n_bytes)))
-        cuts = [*starts[::at_once].tolist(), len(self.along(axis))]
-        for start, stop in itertools.pairwise(cuts):
+        sides = (self.rows, self.columns)
+        cuts = {axis: line_cuts(self.array, self.chosen, axis, _BAND_BYTES) for axis in sides}
+        axis = max(cuts, key=lambda each: len(cuts[each]))
+        for start, stop in itertools.pairwise(cuts[axis]):
             yield self._with(axis, self.along(axis)[start:stop])
-
-    def _lines(self, axis: int) -> NDArray[np.int64]:
-        """Where along a side of the look another row, or column, of chunks begins."""
-        crosses = plan_read(self.array, self.selection).crosses
-        along = [cross.axes[axis].pieces for cross in crosses]
-        starts = [each.out_start for each in along if isinstance(each, SliceProjection)]
-        return np.unique(np.concatenate([np.zeros(1, np.int64), *starts]))
 
     def read(self, read: Read, go_on: Callable[[], bool]) -> NDArray[Any]:
         """The elements, (rows, columns).
@@ -140,11 +131,33 @@ def selection_of(chosen: Sequence[Along]) -> tuple[int | slice, ...]:
 
 
 def chunk_bytes(array: VirtualArray, selection: tuple[int | slice, ...]) -> int:
-    """Decoded bytes of all stored chunks that a selection touches, at most."""
+    """Decoded bytes of all stored chunks that are read for a selection, at most."""
+    plan, _ = plan_with_overlays(array, selection)
+    return sum(cross.n_pieces * _largest(cross.array) for cross in plan.crosses)
+
+
+def _largest(array: VirtualArray) -> int:
+    """Bytes of the largest chunk, decoded."""
     sizes = [math.prod(each.chunk_shape) * each.dtype.itemsize for each in array.encodings]
-    return sum(cross.n_pieces for cross in plan_read(array, selection).crosses) * max(
-        sizes, default=0
-    )
+    return max(sizes, default=0)
+
+
+def line_cuts(
+    array: VirtualArray, chosen: Sequence[Along], axis: int, most_bytes: int
+) -> list[int]:
+    """Where to cut a part along a dimension: at edges of chunks, so that none is read twice.
+
+    Between two cuts are chunks of about `most_bytes`, decoded, or one row of them that is larger.
+    """
+    along = chosen[axis]
+    assert isinstance(along, range)
+    selection = selection_of(chosen)
+    plan, _ = plan_with_overlays(array, selection)
+    pieces = [cross.axes[axis].pieces for cross in plan.crosses]
+    starts = [each.out_start for each in pieces if isinstance(each, SliceProjection)]
+    lines = np.unique(np.concatenate([np.zeros(1, np.int64), *starts]))
+    at_once = max(1, len(lines) * most_bytes // max(1, chunk_bytes(array, selection)))
+    return [*lines[::at_once].tolist(), len(along)]
 
 
 def look_at(
