@@ -45,7 +45,8 @@ class Shown:
     pattern
         The file below the test data; empty for what `geostationary` makes.
     path, state
-        The array, and what follows ``#`` in the address.
+        The array, and what follows ``#`` in the address. Without an array it is the list of
+        catalogs, and what it is searched for.
     told
         What there is to see.
     """
@@ -181,6 +182,14 @@ GALLERY = (
         "",
         "Temperature of a mooring off Rottnest Island, with its dates.",
     ),
+    Shown(
+        "catalogs",
+        "A list of catalogs",
+        "",
+        "",
+        "",
+        "All of these on one server, which is searched by words, times and boxes.",
+    ),
 )
 
 
@@ -247,7 +256,7 @@ def draw(folder: Path) -> None:
     from tests.uvicorn_server import running
 
     data = Path(os.environ["GRIDREF_TEST_DATA"])
-    groups = {each.name: _group(data, each) for each in GALLERY}
+    groups = {each.name: _group(data, each) for each in GALLERY if each.path}
     (folder / "images" / "gallery").mkdir(parents=True, exist_ok=True)
     app = create_app(groups, access_log=False)
     with running(app) as url, sync_playwright() as playwright, tempfile.TemporaryDirectory() as t:
@@ -256,8 +265,9 @@ def draw(folder: Path) -> None:
             taken = []
             for visitor, options in VISITORS.items():
                 tab = browser.new_context(**options).new_page()
-                tab.goto(f"{url}/{each.name}/array/{each.path}#{each.state}")
-                tab.locator("#viewer[data-ready]").wait_for()
+                address = f"{each.name}/array/{each.path}#" if each.path else "?"
+                tab.goto(f"{url}/{address}{each.state}")
+                tab.locator(":is(#viewer, .preview)[data-ready]").first.wait_for()
                 tab.wait_for_timeout(400)
                 taken.append(Path(t) / f"{visitor}.png")
                 tab.screenshot(path=taken[-1])

@@ -331,5 +331,5 @@ def _most(counts: Counter[str]) -> list[tuple[str, int]]:
 
 def _divides(counts: Counter[str], n: int, is_about_arrays: bool) -> bool:
     """Whether not all have the same values; attributes are of most, and shared by several, too."""
-    is_shared = 2 * len(counts) <= counts.total() and 2 * counts.total() >= n
+    is_shared = 2 <= len(counts) <= counts.total() / 2 and 2 * counts.total() >= n
     return min(counts.values()) < n and (is_about_arrays or is_shared)
