@@ -215,7 +215,7 @@ def test_pages_list_the_overlays_of_an_array(tmp_path: Path) -> None:
     catalog = cube.open().rechunk("tas", SERIES)
     catalog = catalog.rechunk("tas", {"time": 6}, where={"lat": slice(3, 6)})
     first = catalog.overlays()[0]
-    size = f"{human_bytes(first.n_bytes)} in 1 objects"
+    size = f"{human_bytes(first.n_bytes)} in 1 object"
     with running(create_app([cube.url])) as address:
         for path in ("cube", "cube/array/tas"):
             rows = rows_of(httpx.get(f"{address}/{path}", headers=BROWSER).text)

@@ -78,7 +78,9 @@ def overlay_lines(group: CatalogGroup, arrays: Container[str]) -> list[str]:
         parts = [f"{each.array}: overlay {each.number}, chunks {each.chunks_in_words}"]
         parts += filter(None, [each.where_in_words])
         parts.append(f"{100 * each.covered:.3g} % covered")
-        parts.append(f"{human_bytes(each.n_bytes)} in {each.n_objects} objects")
+        parts.append(
+            f"{human_bytes(each.n_bytes)} in {each.n_objects} object" + "s" * (each.n_objects != 1)
+        )
         if each.is_unfinished:
             parts.append("unfinished: the same rechunk goes on")
         lines.append(", ".join(parts))

@@ -202,7 +202,8 @@ def overlays_section(kept: CatalogGroup | None, arrays: Iterable[VirtualArray]) 
             each.chunks_in_words,
             each.where_in_words or "all",
             f"{100 * each.covered:.3g} %",
-            f"{human_bytes(each.n_bytes)} in {each.n_objects:,} objects",
+            f"{human_bytes(each.n_bytes)} in {each.n_objects:,} object"
+            + "s" * (each.n_objects != 1),
         )
         for each in (() if kept is None or not used else overlays_of(kept))
         if each.id in used
