@@ -6,7 +6,7 @@ import gzip
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -91,6 +91,8 @@ class Site:
         Last-Modified by path; none is sent for the others.
     forbidden
         Paths that nobody may read.
+    refuses
+        Status to refuse a request with by its header fields and path; None lets it in.
     statuses
         Statuses to answer the next GET requests with, before all goes well.
     ignores_ranges
@@ -124,6 +126,7 @@ class Site:
     etags: dict[str, str | None] = field(default_factory=dict)
     modified: dict[str, str | None] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
+    refuses: Callable[[Mapping[str, str], str], int | None] = lambda headers, path: None
     statuses: list[int] = field(default_factory=list)
     ignores_ranges: bool = False
     cuts_bodies: int = 0
@@ -214,6 +217,9 @@ def serving(site: Site) -> Iterator[Site]:
                 self.send_header("Location", site.redirects[path])
                 self.send_header("Content-Length", "0")
                 return self.end_headers()
+            refused = site.refuses(self.headers, self.path)  # type: ignore[arg-type]
+            if refused is not None:
+                return self.refuse(refused)
             if path in site.failing:
                 return self.refuse(site.failing[path])
             if with_body and site.is_too_much():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from traceback import format_exception
@@ -14,6 +15,8 @@ import pytest
 import xarray as xr
 
 import gridref
+from tests.expiring import SECRET, bearer_only
+from tests.http_server import Site, serving
 
 distributed = pytest.importorskip("distributed")
 
@@ -115,3 +118,37 @@ def test_a_worker_refuses_a_catalog_that_was_built_anew(client: Any, tmp_path: P
     with pytest.raises(RuntimeError, match="deserialization") as raised:
         client.compute(ds["v"].sum()).result()
     assert "the catalog was built anew since" in "".join(format_exception(raised.value))
+
+
+def test_workers_ask_for_new_credentials(client: Any, catalog: Path, tmp_path: Path) -> None:
+    site = Site.of_folder(catalog.parent)
+    site.refuses = bearer_only(1)
+    secret = SECRET  # what is of this module, workers cannot import
+
+    def provider() -> dict[str, str]:
+        return {"token": f"{secret}-{time.time_ns()}"}
+
+    def read(array: Any) -> Any:
+        first = np.asarray(array[:1])
+        time.sleep(1.1)
+        return np.concatenate([first, np.asarray(array[1:])])
+
+    with serving(site):
+        urls = [f"{site.url}/{catalog.parent.name}/{month}.nc" for month in range(len(N_DAYS))]
+        options = {"http": {"credential_provider": provider}}
+        cube = tmp_path / "cube.gridref"
+        gridref.build(
+            urls,
+            cube,
+            "phony_dim_0",
+            storage_options=options,
+            run=gridref.RunOptions(executor=client),
+        )
+        ds = xr.open_dataset(cube, chunks={"phony_dim_0": 20}, storage_options=options)
+        whole, waited = (
+            client.compute(ds["v"]),
+            client.submit(read, gridref.open_catalog(cube, storage_options=options)["v"]),
+        )
+        expected = values_by_h5py(catalog)
+        assert np.array_equal(whole.result().values, expected)
+        assert np.array_equal(waited.result(), expected)

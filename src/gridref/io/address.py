@@ -21,6 +21,7 @@ from typing import Any
 
 from gridref.errors import InvalidRequestError, Place, SourceUnavailableError
 from gridref.extras import missing_package
+from gridref.io.credentials import PROVIDER, apart, has_provider, settled
 from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable
 from gridref.io.requests import within_limit
 from gridref.model.source_policy import EVERYTHING, SourcePolicy, checked_prefix
@@ -155,7 +156,8 @@ def options_for(
     options: ``{"s3": {"anon": True}, "https": {...}}``. A chained URL gets the whole mapping, as
     fsspec requires. A key may also be the beginning of URLs, ``{"https://host/data/": {...}}``: its
     options are for these alone, instead of those of the protocol. ``"catalog"`` among the keys is
-    for `catalog_options`.
+    for `catalog_options`. What the function ``credential_provider`` among the options of a
+    filesystem returns is added to them; a function in place of such options is one, too.
 
     Raises
     ------
@@ -163,27 +165,52 @@ def options_for(
         For options of both forms at once.
     """
     options = _by_protocol(url, storage_options or {})
-    match = _PROTOCOL.match(url)
-    protocol = match[1] if match else "file"
-    if "::" in url:
-        options.pop(_CATALOG, None)
-    elif _is_by_protocol(options):
-        options = dict(options.get(protocol, {}))
     base = url.rpartition("::")[2]
-    if not base.startswith(("http://", "https://", "s3://", "s3a://")):
-        return options
-    inner = options
-    if "::" in url:
-        protocol = base.partition("://")[0]
-        inner = options[protocol] = dict(options.get(protocol, {}))
-    if base.startswith("s3"):
-        inner["config_kwargs"] = {**_s3_settings(), **inner.get("config_kwargs", {})}
-    else:
-        inner["client_kwargs"] = {"timeout": _http_timeout(), **inner.get("client_kwargs", {})}
-        from gridref.io.filesystems import HttpClient
+    match = _PROTOCOL.match(base)
+    protocol = match[1] if match else "file"
+    if "::" not in url:
+        held = options.get(protocol, {}) if _is_by_protocol(options) else options
+        return _options_at(base, held, policy)
+    chained = {
+        name: settled(held) if has_provider(held) else held
+        for name, held in options.items()
+        if name not in (_CATALOG, protocol)
+    }
+    inner = _options_at(base, options.get(protocol, {}), policy)
+    return {**chained, protocol: inner} if inner else chained
 
-        inner.setdefault("get_client", HttpClient.of(base, policy))
-    return options
+
+def _options_at(url: str, options: Any, policy: SourcePolicy | None) -> dict[str, Any]:
+    """Options of the filesystem of a URL, which is no chain, with sessions of ours."""
+    if not url.startswith(("http://", "https://", "s3://", "s3a://")):
+        return settled(options)
+    own, credentials = apart(options)
+    answer = {} if credentials is None else credentials.current().options
+    if url.startswith("s3"):
+        from gridref.io.s3_session import KEYS, session_of
+
+        if credentials is not None and "key" in answer:
+            own = {name: value for name, value in {**own, **answer}.items() if name not in KEYS}
+            own["session"] = session_of(credentials)
+        else:
+            own |= answer
+        own["config_kwargs"] = {**_s3_settings(), **own.get("config_kwargs", {})}
+        return own
+    from gridref.io.filesystems import CREDENTIALS, HttpClient
+
+    expiring = credentials if answer.keys() & CREDENTIALS else None
+    own |= {name: value for name, value in answer.items() if name not in CREDENTIALS}
+    own["client_kwargs"] = {"timeout": _http_timeout(), **own.get("client_kwargs", {})}
+    own.setdefault("get_client", HttpClient.of(url, policy, expiring))
+    return own
+
+
+def settled_options(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options for one URL as they are now, with plain keys: for libraries without fsspec."""
+    options = _by_protocol(url, storage_options or {})
+    if _is_by_protocol(options):
+        options = options.get(url.partition("://")[0], {})
+    return settled(options)
 
 
 def _by_protocol(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +234,8 @@ def catalog_options(storage_options: Mapping[str, Any] | None) -> Mapping[str, A
     """The options of a catalog's own address: those under ``"catalog"``, else all."""
     options = dict(storage_options or {})
     if _CATALOG in options and _is_by_protocol(options):
-        return dict(options[_CATALOG])
+        own = options[_CATALOG]
+        return {PROVIDER: own} if callable(own) else dict(own)
     return options
 
 
@@ -218,7 +246,7 @@ def _is_by_protocol(options: Mapping[str, Any]) -> bool:
     named = [
         name
         for name, value in options.items()
-        if isinstance(value, Mapping)
+        if (isinstance(value, Mapping) or callable(value))
         and (name == _CATALOG or "://" in name or name in available_protocols())
     ]
     if named and len(named) < len(options):

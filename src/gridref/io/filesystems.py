@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
 from fsspec.asyn import sync
 from fsspec.utils import glob_translate
 
 from gridref.errors import InvalidRequestError, Place
+from gridref.io.credentials import MOST_REFUSALS, Answer, Credentials, refused_after_all
 from gridref.io.requests import MAX_REQUESTS
 from gridref.model.source_policy import SourcePolicy, split_http
 
@@ -41,13 +43,18 @@ class HttpClient:
         Protocol, name and port of the server.
     policy
         The allowed targets of redirects; any if None.
+    credentials
+        Sent with each request, and renewed when the server refuses them.
     """
 
     server: str
     policy: SourcePolicy | None = None
+    credentials: Credentials | None = None
 
     @classmethod
-    def of(cls, url: str, policy: SourcePolicy | None) -> HttpClient:
+    def of(
+        cls, url: str, policy: SourcePolicy | None, credentials: Credentials | None = None
+    ) -> HttpClient:
         """The client for the server of a URL.
 
         Raises
@@ -59,7 +66,8 @@ class HttpClient:
             parts = split_http(url)
         except ValueError as error:
             raise InvalidRequestError(f"no address: {error}", Place(source=url)) from None
-        return cls(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", policy)
+        server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        return cls(server, policy, credentials)
 
     async def __call__(self, **options: Any) -> Any:
         """A session that sends all requests by `send`, those after redirects included."""
@@ -74,6 +82,8 @@ class HttpClient:
         ------
         SourceNotAllowedError
             If the target of a redirect may not be read.
+        SourceUnavailableError
+            If the server refuses the credentials, and new ones as well.
         """
         url = request.url
         if self.policy is not None:
@@ -81,7 +91,48 @@ class HttpClient:
         if url.origin() != type(url)(self.server).origin():
             for name in [name for name in request.headers if name.lower() not in _HARMLESS]:
                 del request.headers[name]
+        elif self.credentials is not None:
+            return await _with_credentials(self.credentials, request, pass_on)
         return await pass_on(request)
+
+
+CREDENTIALS = frozenset({"headers", "params", "sas_token", "token"})
+"""The names of HTTP credentials: header fields, parts of the query, and tokens of obstore."""
+_UNAUTHORISED, _FORBIDDEN = 401, 403
+
+
+async def _with_credentials(
+    credentials: Credentials, request: Any, pass_on: Callable[[Any], Awaitable[Any]]
+) -> Any:
+    """The answer to a request that is sent again with new credentials while it is refused."""
+    url = request.url
+    answer: Answer | None = await credentials.current_on_loop()
+    status = 0
+    for _ in range(MOST_REFUSALS):
+        if answer is None:
+            break
+        headers, query = _http_credentials(answer.options)
+        request.headers.update(headers)
+        request.url = url.update_query(query) if query else url
+        response = await pass_on(request)
+        status = response.status
+        if status not in (_UNAUTHORISED, _FORBIDDEN):
+            return response
+        response.release()
+        answer = await credentials.after_on_loop(answer, is_plain=status == _FORBIDDEN)
+    else:
+        credentials.no_use()
+    raise refused_after_all(str(url), f"status {status}")
+
+
+def _http_credentials(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Header fields, and parts of the query."""
+    headers, query = dict(options.get("headers") or {}), dict(options.get("params") or {})
+    if options.get("token"):
+        headers["Authorization"] = f"Bearer {options['token']}"
+    if options.get("sas_token"):
+        query |= parse_qsl(options["sas_token"].removeprefix("?"))
+    return headers, query
 
 
 # Listings of object stores: many prefixes at the same time, never from a cache

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package
-from gridref.io.address import is_local, options_for
+from gridref.io.address import is_local, settled_options
 
 _S3_OPTIONS = {
     "access_key_id": "key",
@@ -36,7 +36,9 @@ def options_of_store(store: Any) -> dict[str, Any]:
     known = {name: config[key] for key, name in _S3_OPTIONS.items() if key in config}
     region = {"region_name": config["region"]} if "region" in config else {}
     anonymous = str(config.get("skip_signature", False)).lower() == "true"
-    return {**known, "anon": anonymous, "client_kwargs": region}
+    provider = getattr(store, "credential_provider", None)
+    renewed = {} if provider is None else {"credential_provider": provider}
+    return {**known, **renewed, "anon": anonymous, "client_kwargs": region}
 
 
 def registry_for(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
@@ -79,7 +81,7 @@ def _settings(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, 
     plain = {"client_options": {"allow_http": True}}
     if not url.startswith("s3://"):
         return plain
-    options = options_for(url, storage_options)
+    options = settled_options(url, storage_options)
     client = options.get("client_kwargs", {})
     options = {**client, **options}
     region = client.get("region_name")

@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
@@ -613,7 +614,8 @@ def parse_executor(text: str) -> int | str:
 def parse_options(entries: list[str] | None) -> dict[str, Any]:
     """Fsspec options from ``key=value`` entries; true, false and numbers are read as such.
 
-    ``@FILE`` stands for the JSON object in a file.
+    ``@FILE`` stands for the JSON object in a file. Credentials in it are read again when a server
+    refuses them.
 
     A dot in a key makes options inside options: ``s3.anon=true``, which also is how the options of
     one protocol are written.
@@ -663,7 +665,46 @@ def opened_catalog(
     return open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)
 
 
+_CREDENTIALS = {"key", "secret", "token", "headers", "params", "sas_token"}
+_RENEWED = ("s3", "http", "catalog")
+"""Beginnings of the names whose credentials are read again from a file."""
+
+
+@dataclass(frozen=True)
+class CredentialsFile:
+    """Reads the credentials of one filesystem from a JSON file of options.
+
+    Attributes
+    ----------
+    path
+        The file.
+    name
+        The protocol, or beginning of addresses, that they are for; None if the file is for one
+        filesystem.
+    """
+
+    path: str
+    name: str | None = None
+
+    def __call__(self) -> dict[str, Any]:
+        options = _json_of(self.path)
+        if self.name is not None:
+            options = options.get(self.name, {})
+        return {k: v for k, v in options.items() if k in {*_CREDENTIALS, "expires_at"}}
+
+
 def _options_file(path: str) -> dict[str, Any]:
+    """Options from a file, which is read again when a server refuses the credentials in it."""
+    options = _json_of(path)
+    if options.keys() & _CREDENTIALS:
+        return {**options, "credential_provider": CredentialsFile(path)}
+    for name, held in options.items():
+        if isinstance(held, dict) and held.keys() & _CREDENTIALS and name.startswith(_RENEWED):
+            options[name] = {**held, "credential_provider": CredentialsFile(path, name)}
+    return options
+
+
+def _json_of(path: str) -> dict[str, Any]:
     try:
         options = json.loads(Path(path).read_bytes())
     except (OSError, ValueError) as error:

@@ -16,7 +16,8 @@ import icechunk
 from icechunk import credentials
 
 from gridref.errors import InvalidRequestError, NotRepresentableError, Place
-from gridref.io import absolute_url, is_local, options_for
+from gridref.io import absolute_url, is_local
+from gridref.io.address import settled_options
 
 _SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "https"}
 
@@ -73,7 +74,7 @@ def repository_storage(address: str, storage_options: StorageOptions = None) -> 
         return icechunk.local_filesystem_storage(url)
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.strip("/").partition("/")
-    options = options_for(url, storage_options)
+    options = settled_options(url, storage_options)
     match _SCHEMES.get(scheme):
         case "s3":
             return icechunk.s3_storage(
@@ -99,7 +100,7 @@ def chunk_access(
     """
     containers, authorised = [], {}
     for prefix in prefixes:
-        store, credential = _store_of(prefix, options_for(address_of(prefix), storage_options))
+        store, credential = _store_of(prefix, settled_options(address_of(prefix), storage_options))
         containers.append(icechunk.VirtualChunkContainer(prefix, store))
         authorised[prefix] = credential
     return containers, credentials.containers_credentials(authorised)

@@ -1,0 +1,347 @@
+"""Credentials that expire: they are asked for again, by every reader, and stand nowhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import pickle
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import h5py
+import httpx
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.errors import GridrefError, InvalidRequestError, SourceUnavailableError
+from gridref.faces.cli.options import parse_options
+from gridref.faces.http import create_app
+from gridref.io import options_for
+from tests.expiring import SECRET, bearer_only, guarded_s3, new_token
+from tests.http_server import Site, serving
+from tests.s3_server import BUCKET, Bucket, s3_bucket
+from tests.uvicorn_server import running
+
+SECONDS = 0.2
+"""How long a credential holds, where one second would only make a test slower."""
+
+
+def day_file(folder: Path, number: int) -> Path:
+    """Three records of a hundred numbers; none of them is twice in any file."""
+    path = folder / f"{number}.nc"
+    values = 1000.0 * number + np.arange(300.0).reshape(3, 100)
+    time_ = xr.Variable("time", 3 * number + np.arange(3))
+    data = xr.Dataset({"v": (("time", "x"), values)}, {"time": time_})
+    data.to_netcdf(path, engine="h5netcdf", encoding={"v": {"chunksizes": (1, 10)}})
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("days")
+    return [day_file(folder, number) for number in range(3)]
+
+
+@pytest.fixture(scope="module")
+def expected(files: list[Path]) -> np.ndarray:
+    parts = []
+    for file in files:
+        with h5py.File(file) as opened:
+            parts.append(opened["v"][...])
+    return np.concatenate(parts)
+
+
+@pytest.fixture
+def site(files: list[Path]) -> Iterator[Site]:
+    contents = {f"/{file.name}": file.read_bytes() for file in files}
+    with serving(Site(contents, dict.fromkeys(contents, '"1"'))) as site:
+        site.refuses = bearer_only(SECONDS)
+        yield site
+
+
+@pytest.fixture(scope="module")
+def bucket(files: list[Path]) -> Iterator[Bucket]:
+    with s3_bucket() as bucket:
+        for file in files:
+            bucket.put(f"data/{file.name}", file.read_bytes())
+        yield bucket
+
+
+def bearer() -> dict[str, Any]:
+    return {"headers": {"Authorization": f"Bearer {new_token()}"}}
+
+
+def keys() -> dict[str, Any]:
+    return {"key": new_token(), "secret": SECRET, "token": SECRET}
+
+
+def s3_options(endpoint: str, provider: Any) -> dict[str, Any]:
+    client = {"endpoint_url": endpoint, "region_name": "us-east-1"}
+    return {"s3": {"credential_provider": provider, "client_kwargs": client}}
+
+
+def read_for(seconds: float, array: Any, expected: np.ndarray) -> None:
+    """Read one chunk after the other, and compare."""
+    end = time.monotonic() + seconds
+    for row in itertools.cycle(range(len(expected))):
+        np.testing.assert_array_equal(array[row, 10:20], expected[row, 10:20])
+        if time.monotonic() > end:
+            return
+        time.sleep(0.02)
+
+
+def test_a_long_read_over_http(site: Site, expected: np.ndarray, tmp_path: Path) -> None:
+    asked: list[float] = []
+
+    def provider() -> dict[str, Any]:
+        asked.append(time.monotonic())
+        return bearer()
+
+    site.refuses = bearer_only(1)
+    options = {"http": provider}
+    urls = [f"{site.url}/{number}.nc" for number in range(3)]
+    catalog = tmp_path / "cube.gridref"
+    gridref.build(urls, catalog, "time", storage_options=options)
+    opened = gridref.open_catalog(catalog, storage_options=options)
+    read_for(1.2, opened["v"], expected)
+    assert 2 <= len(asked) <= 3  # once a second, whatever was read
+    assert SECRET not in b"".join(p.read_bytes() for p in catalog.rglob("*.*")).decode("latin-1")
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId"])
+def test_a_cube_on_s3(bucket: Bucket, files: list[Path], expected: np.ndarray, code: str) -> None:
+    catalog = f"s3://{BUCKET}/{code}.gridref"
+    with guarded_s3(SECONDS, code) as (endpoint, refused):
+        options = s3_options(endpoint, keys)
+        data = f"s3://{BUCKET}/data"
+        gridref.build(f"{data}/[01].nc", catalog, "time", storage_options=options)
+        time.sleep(SECONDS)
+        opened = gridref.open_catalog(catalog, storage_options=options)
+        read_for(3 * SECONDS, opened["v"], expected[:6])
+        watched = opened.watch(f"{data}/*.nc", once=True)
+        assert watched.appended == (f"{data}/2.nc",)
+        time.sleep(SECONDS)
+        again = gridref.open_catalog(catalog, storage_options=options)
+        np.testing.assert_array_equal(again["v"][...], expected)
+        with pytest.raises(gridref.errors.CatalogNotFoundError):
+            gridref.open_catalog(f"s3://{BUCKET}/none.gridref", storage_options=options)
+    assert len(refused) >= 3
+
+
+def test_a_time_of_expiry_is_kept_to(bucket: Bucket, site: Site, expected: np.ndarray) -> None:
+    def soon() -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=SECONDS)
+
+    site.refuses = bearer_only(10 * SECONDS)
+    with guarded_s3(2 * SECONDS) as (endpoint, refused):
+        options = s3_options(endpoint, lambda: {**keys(), "Expiration": soon()})
+        group = gridref.scan(f"s3://{BUCKET}/data/0.nc", storage_options=options)
+        read_for(4 * SECONDS, group["v"], expected[:3])
+        assert refused == []
+    for expires in (
+        soon,
+        lambda: soon().isoformat(),
+        lambda: soon().replace(tzinfo=None).isoformat(),
+        lambda: soon().timestamp(),
+    ):
+        tokens: list[str] = []
+
+        def counting(expires: Any = expires, tokens: list[str] = tokens) -> dict[str, Any]:
+            tokens.append(new_token())
+            return {"token": tokens[-1], "expires_at": expires()}
+
+        group = gridref.scan(f"{site.url}/0.nc", storage_options={"http": counting})
+        read_for(1.5 * SECONDS, group["v"], expected[:3])
+        assert len(tokens) in (2, 3)
+
+
+def test_names_of_other_libraries(bucket: Bucket, site: Site, expected: np.ndarray) -> None:
+    import boto3
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
+    async def awaited() -> dict[str, Any]:
+        return {"access_key_id": new_token(), "secret_access_key": SECRET, "token": None}
+
+    providers: list[Any] = [
+        lambda: {"accessKeyId": new_token(), "secretAccessKey": SECRET, "sessionToken": "x"},
+        lambda: {"AccessKeyId": new_token(), "SecretAccessKey": SECRET, "SessionToken": "x"},
+        awaited,
+        Boto3CredentialProvider(boto3.Session(new_token(), SECRET, region_name="us-east-1")),
+    ]
+    with guarded_s3(5) as (endpoint, _):
+        for provider in providers:
+            options = s3_options(endpoint, provider)
+            group = gridref.scan(f"s3://{BUCKET}/data/0.nc", storage_options=options)
+            np.testing.assert_array_equal(group["v"][...], expected[:3])
+    for answer in (
+        {"token": new_token()},
+        {"params": {"sig": new_token()}},
+        {"sas_token": f"?sv=1&sig={new_token()}"},
+    ):
+        site.refuses = bearer_only(5)
+        options = {site.url: lambda answer=answer: answer}
+        group = gridref.scan(f"{site.url}/0.nc", storage_options=options)
+        np.testing.assert_array_equal(group["v"][...], expected[:3])
+
+
+@dataclass
+class Account:
+    """A provider that cannot be hashed, and whose text does not say whose it is."""
+
+    name: str
+
+    def __call__(self) -> dict[str, Any]:
+        return {"headers": {"X-Account": self.name}}
+
+    def __repr__(self) -> str:
+        return "Account()"
+
+
+def test_providers_are_not_mixed_up(site: Site) -> None:
+    site.refuses = lambda headers, path: None
+    for name in ("ann", "bob"):
+        before = len(site.headers)
+        options = {"http": {"headers": {"X-Fixed": "1"}, "credential_provider": Account(name)}}
+        gridref.scan(f"{site.url}/0.nc", storage_options=options)["v"].read()
+        sent = site.headers[before:]
+        assert {(each.get("X-Account"), each.get("X-Fixed")) for each in sent} == {(name, "1")}
+
+
+def test_another_server_does_not_see_them(site: Site, files: list[Path]) -> None:
+    site.refuses = lambda headers, path: None
+    with serving(Site()) as first:
+        first.redirects["/0.nc"] = f"{site.url}/0.nc"
+        gridref.scan(f"{first.url}/0.nc", storage_options={"http": bearer})["v"].read()
+        assert all(SECRET in each["Authorization"] for each in first.headers)
+    assert site.headers
+    assert not any("Authorization" in each for each in site.headers)
+
+
+def test_every_door(site: Site, expected: np.ndarray, tmp_path: Path) -> None:
+    options = {"http": {"credential_provider": bearer}}
+    urls = [f"{site.url}/{number}.nc" for number in range(3)]
+    catalog = tmp_path / "cube.gridref"
+    gridref.build(urls, catalog, "time", storage_options=options)
+    opened = xr.open_dataset(catalog, engine="gridref", storage_options=options)
+    zarr = xr.open_zarr(f"gridref::file://{catalog}", chunks=None, storage_options=options)
+    time.sleep(SECONDS)
+    np.testing.assert_array_equal(zarr["v"].values, expected)
+    time.sleep(SECONDS)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(opened))["v"].values, expected)
+    with running(create_app([catalog], storage_options=options)) as url:
+        for _ in range(2):
+            served = xr.open_zarr(f"{url}/cube/portable", chunks=None)
+            np.testing.assert_array_equal(served["v"].values, expected)
+            time.sleep(SECONDS)
+
+
+def test_a_file_of_options_is_read_again(site: Site, expected: np.ndarray, tmp_path: Path) -> None:
+    path = tmp_path / "options.json"
+
+    def rotate() -> None:
+        path.write_text(json.dumps({"http": bearer()}))
+
+    rotate()
+    catalog = tmp_path / "cube.gridref"
+    options = parse_options([f"@{path}"])
+    gridref.build(f"{site.url}/0.nc", catalog, storage_options=options)
+    with running(create_app([catalog], storage_options=options)) as url:
+        for _ in range(2):
+            time.sleep(SECONDS)
+            rotate()
+            served = xr.open_zarr(f"{url}/cube/portable", chunks=None)
+            np.testing.assert_array_equal(served["v"].values, expected[:3])
+        time.sleep(SECONDS)
+        site.requests.clear()
+        answer = httpx.get(f"{url}/cube/native/v/c/0/9")
+        path.write_text("{")
+        broken = httpx.get(f"{url}/cube/native/v/c/0/9")
+    assert (answer.status_code, broken.status_code) == (502, 502)
+    assert "(status 401), and asking for new ones did not help" in answer.json()["reason"]
+    assert SECRET not in answer.text + broken.text
+    rotate()
+    flat = tmp_path / "flat.json"
+    flat.write_text(json.dumps({**bearer(), "client_kwargs": {"trust_env": False}}))
+    held = options_for(f"{site.url}/0.nc", parse_options([f"@{flat}"]))
+    assert held["client_kwargs"]["trust_env"] is False
+    assert gridref.scan(f"{site.url}/0.nc", storage_options=parse_options([f"@{flat}"]))
+
+
+def test_what_is_refused_after_all(
+    site: Site, bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    shown = [repr(options_for(f"{site.url}/0.nc", {"http": bearer}))]
+    site.refuses = lambda headers, path: 401
+    with pytest.raises(SourceUnavailableError, match=r"status 401.*did not help") as raised:
+        gridref.scan(f"{site.url}/0.nc", storage_options={"http": bearer})
+    assert f"{site.url}/0.nc" in str(raised.value)
+    shown.append("".join(traceback.format_exception(raised.value)))
+    with guarded_s3(-1) as (endpoint, _):
+        options = s3_options(endpoint, keys)
+        shown.append(repr(options_for(f"s3://{BUCKET}/data/0.nc", options)))
+        with pytest.raises(SourceUnavailableError, match=r"ExpiredToken.*did not help") as raised:
+            gridref.scan(f"s3://{BUCKET}/data/0.nc", storage_options=options)
+        assert f"s3://{BUCKET}/data/0.nc" in str(raised.value)
+        shown.append("".join(traceback.format_exception(raised.value)))
+    same = bearer()
+    with pytest.raises(SourceUnavailableError, match="did not help") as raised:
+        gridref.scan(f"{site.url}/0.nc", storage_options={"http": lambda: same})
+    shown.append("".join(traceback.format_exception(raised.value)))
+    shown += [each.getMessage() for each in caplog.records if each.name.startswith("gridref")]
+    for number, text in enumerate(shown):
+        assert SECRET not in text, number
+
+
+def test_a_forbidden_file_does_not_ask_again_and_again(site: Site) -> None:
+    n_asked = 0
+
+    def provider() -> dict[str, Any]:
+        nonlocal n_asked
+        n_asked += 1
+        return bearer()
+
+    site.refuses = lambda headers, path: 403
+    for _ in range(20):
+        with pytest.raises(SourceUnavailableError, match="status 403"):
+            gridref.scan(f"{site.url}/0.nc", storage_options={"http": provider})
+    assert n_asked <= 4
+
+
+def test_a_provider_that_fails(site: Site) -> None:
+    cases: list[tuple[Any, type[GridrefError], str]] = [
+        (lambda: 1 / 0, SourceUnavailableError, "credential_provider failed: ZeroDivisionError"),
+        (lambda: [SECRET], InvalidRequestError, "returned list: it must return a mapping"),
+        (lambda: {"token": SECRET, "expires_at": []}, InvalidRequestError, "expires_at as"),
+        ({"credential_provider": SECRET}, InvalidRequestError, "is a function.*got str"),
+    ]
+    for provider, kind, words in cases:
+        for url in (f"{site.url}/0.nc", "s3://bucket/key.nc"):
+            with pytest.raises(kind, match=words) as raised:
+                gridref.scan(url, storage_options={"http": provider, "s3": provider})
+            assert SECRET not in "".join(traceback.format_exception(raised.value))
+    answer, n_asked = bearer(), 0
+
+    def fails_later() -> dict[str, Any]:
+        nonlocal n_asked
+        n_asked += 1
+        if n_asked > 1:
+            raise RuntimeError(f"the server for {answer['headers']['Authorization']} is down")
+        return answer
+
+    group = gridref.scan(f"{site.url}/0.nc", storage_options={"http": fails_later})
+    time.sleep(SECONDS)
+    with pytest.raises(SourceUnavailableError, match="RuntimeError: the server for") as raised:
+        group["v"].read()
+    assert SECRET not in "".join(traceback.format_exception(raised.value))
+    with pytest.raises(InvalidRequestError, match="storage_options must be a mapping"):
+        gridref.scan(f"{site.url}/0.nc", storage_options=bearer)  # type: ignore[arg-type]
