@@ -104,3 +104,31 @@ def test_elements_without_labels_keep_their_numbers(visit: Visit, served: str) -
     row = int(told.split(" at y ")[1].split(",")[0])
     assert row % 3 == 1
     assert float(told.split()[0]) == row + int(told.split(", x ")[1].split(";")[0])
+
+
+def test_a_long_series_is_read_by_the_server(visit: Visit, tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(size=(4000, 8, 64)).astype("f4").round(3)
+    values[7] = np.nan
+    with h5py.File(tmp_path / "long.nc", "w") as file:
+        file.create_dataset("a", data=values, chunks=(1, 8, 64))
+    app = create_app({"m": gridref.scan(tmp_path / "long.nc")}, access_log=False)
+    with running(app) as url:
+        page = opened(visit, f"{url}/m/array/a")
+        visit.asked.clear()
+        page.locator("#viewer-canvas").focus()
+        for key in ("ArrowRight", "Enter"):
+            page.keyboard.press(key)
+        page.locator("#viewer-series button").first.wait_for()
+        row, column = (
+            int(part.split()[1]) for part in page.evaluate(TOLD).split(";")[0].split(", ")[-2:]
+        )
+        page.locator("#viewer-series summary").click()
+        shown = page.locator("#viewer-series td").all_text_contents()
+        asked = [url.split("/m/")[1].split("/")[0] for url in visit.asked if "/m/" in url]
+        page.goto("about:blank")
+    expected = values[: len(shown), row, column]
+    assert len(shown) == 200
+    found = [np.nan if text == "no value" else float(text) for text in shown]
+    np.testing.assert_array_equal(np.array(found, "f4"), expected)
+    assert asked.count("series") == 1
+    assert not {"portable", "native"} & set(asked)

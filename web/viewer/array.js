@@ -5,6 +5,8 @@ import { Coordinate } from "./coordinate.js";
 import { Meaning } from "./meaning.js";
 import { Told } from "./store.js";
 
+const LARGE_BYTES = 1e6;
+
 function opened(store, path) {
   return store.array?.(path) ?? zarr.open.v3(zarr.root(store.under(path)), { kind: "array" });
 }
@@ -23,13 +25,15 @@ export class ShownArray {
   // With `steps`, first element and step of the last dimensions, it is a look at the array.
   static async open(store, path, steps = []) {
     const array = await opened(store, path);
-    if (steps.every(([, step]) => step === 1)) return new ShownArray(array);
+    const served = store.series && ((at, told, signal) => store.series(path, at, told, signal));
+    if (steps.every(([, step]) => step === 1)) return new ShownArray(array, served);
     const others = array.shape.slice(steps.length).map(() => [0, 1]);
-    return new LookedAt(array, [...others, ...steps], (at, signal) => store.look(path, at, signal));
+    return new LookedAt(array, served, [...others, ...steps], (at, signal) => store.look(path, at, signal));
   }
 
-  constructor(array) {
-    this.array = array;
+  // `served` has the server read a series, if there is one.
+  constructor(array, served) {
+    Object.assign(this, { array, served });
     this.shape = array.shape;
     this.meaning = new Meaning(array.attrs, array.dtype);
     this.isText = array.dtype === "string";
@@ -89,7 +93,19 @@ export class ShownArray {
     return { values: found, words, height, width };
   }
 
-  async series(axis, at) {
+  // Whether a series costs less if the server reads it: few chunks are read here, which may be kept.
+  // Numbers of the server have 64 bits at most with a point.
+  isServed(axis) {
+    return Boolean(this.served) && !this.isText && !/64$/.test(this.isCount && this.array.dtype) && this.bytesOf([axis], Infinity) > LARGE_BYTES;
+  }
+
+  async series(axis, at, told, signal) {
+    if (this.isServed(axis)) {
+      const { start, stop, step } = this.slice(axis, [0, this.shape[axis]]);
+      const range = `${start}:${stop}:${step ?? 1}`;
+      const values = await this.served(this.stored(at).map((each, other) => (other === axis ? range : each)).join(","), told, signal);
+      return { values, words: (i) => this.meaning.words(values[i]) };
+    }
     const { data } = await this.values([axis], at);
     if (this.isText) return { values: Array.from(data) };
     const values = Float64Array.from(data, (stored) => this.meaning.of(stored));
@@ -99,8 +115,8 @@ export class ShownArray {
 
 // Every so many elements of an array: the server picks those of a plane out of their chunks.
 class LookedAt extends ShownArray {
-  constructor(array, steps, look) {
-    super(array);
+  constructor(array, served, steps, look) {
+    super(array, served);
     Object.assign(this, { steps, look });
     this.shape = array.shape.map((length, axis) => Math.ceil((length - steps[axis][0]) / steps[axis][1]));
   }

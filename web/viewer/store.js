@@ -97,22 +97,47 @@ export class Store {
     }
   }
 
+  // A series as the server reads it; `told` hears how much of it is there.
+  async series(path, at, told, signal) {
+    const response = await fetch(`${this.beside("series")}/${encoded(path)}?at=${at}`, { signal }).catch(unanswered);
+    if (!response.ok) throw new Told(await reason(response));
+    let [values, rest] = [null, ""];
+    for (const lines = response.body.pipeThrough(new TextDecoderStream()).getReader(); ; ) {
+      const { done, value } = await lines.read().catch(brokenOff);
+      if (done) throw new Told("the answer of the server broke off");
+      const parts = (rest + value).split("\n");
+      rest = parts.pop();
+      for (const part of parts.map((line) => JSON.parse(line))) {
+        if (part.error) throw new Told(part.error);
+        if (part.done) return values;
+        values ??= new Float64Array(part.n);
+        if (!part.values) continue;
+        values.set(part.values.map((each) => each ?? NaN), part.start);
+        told((part.start + part.values.length) / values.length);
+      }
+    }
+  }
+
   async fetched(key, headers, signal) {
     const response = await fetch(this.address + key + this.query, {
       headers: { accept: "application/octet-stream, application/json", ...headers },
       priority: "low", // there may be hundreds: what else the page asks for goes first
       signal,
-    }).catch((error) => {
-      throw error.name === "AbortError" ? error : new Told("the server does not answer: is it still running, and this device online?");
-    });
+    }).catch(unanswered);
     if (response.status === 404) return undefined; // a missing chunk: it reads as fill value
     if (!response.ok) throw new Told(await reason(response));
-    const body = await response.arrayBuffer().catch((error) => {
-      throw error.name === "AbortError" ? error : new Told("the answer of the server broke off");
-    });
+    const body = await response.arrayBuffer().catch(brokenOff);
     return new Uint8Array(body);
   }
 }
+
+function instead(words) {
+  return (error) => {
+    throw error.name === "AbortError" ? error : new Told(words);
+  };
+}
+const unanswered = instead("the server does not answer: is it still running, and this device online?");
+const brokenOff = instead("the answer of the server broke off");
 
 async function reason(response) {
   const text = await response.text();

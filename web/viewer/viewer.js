@@ -345,9 +345,13 @@ export class Viewer {
     if (!this.picture.cursor) return;
     const { array, coordinates, dims, meaning, shape } = this.opened;
     const [axis, at] = [this.shown.seriesAxis(), this.elementAt()];
+    this.plotting?.abort();
+    const { signal } = (this.plotting = new AbortController());
     try {
-      await askWhether(array.bytesOf([axis], Infinity), this.plotted);
-      const series = await array.series(axis, at);
+      if (!array.isServed(axis)) await askWhether(array.bytesOf([axis], Infinity), this.plotted);
+      const told = (share) => !signal.aborted && this.plotted.replaceChildren(element("p", { role: "status" }, `Reading … ${Math.floor(100 * share)} %`));
+      const series = await array.series(axis, at, told, signal);
+      if (signal.aborted) return;
       const place = dims.map((dim, other) => (other === axis ? "" : `${dim} ${this.opened.label(other, at[other])}`)).filter(Boolean);
       const title = `${this.opened.title} along ${dims[axis]} at ${place.join(", ")}`;
       const looked = (span) => {
@@ -360,6 +364,7 @@ export class Viewer {
       this.keep();
       if (this.place.dataset.ready === "failed") this.recovered();
     } catch (error) {
+      if (signal.aborted) return;
       this.plotted.replaceChildren();
       this.failed(error, () => this.plot());
     }
