@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tifffile
 
+import gridref
+
 HEAVY = {
     "dask", "fsspec", "h5py", "imagecodecs", "numcodecs", "pandas", "pyarrow", "tifffile",
     "xarray", "zarr",
@@ -77,6 +79,17 @@ def test_a_local_scan_loads_only_what_scans(folder: Path) -> None:
         " assert group['v'][2] == 2"
     )
     assert not loaded_by(code, folder) & {"asyncio", "fsspec", "pyarrow"}
+
+
+def test_info_of_a_catalog_loads_nothing_of_combining(folder: Path) -> None:
+    gridref.build(folder / "a.h5", folder / "shown.gridref")
+    code = (
+        "import sys; sys.argv[1:] = ['info', 'shown.gridref']\n"
+        "from gridref.faces.cli import main\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code\n"
+        "assert 'gridref.combine' not in sys.modules"
+    )
+    assert not loaded_by(code, folder) & {"asyncio", "fsspec", "xarray", "zarr", "pandas"}
 
 
 @pytest.mark.long

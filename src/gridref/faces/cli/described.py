@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
@@ -15,8 +15,6 @@ from rich.text import Text
 from gridref.api.inspect import Inspection
 from gridref.api.overlays import overlays_of
 from gridref.catalog import CatalogGroup
-from gridref.combine import Combination
-from gridref.combine.report import Drift
 from gridref.errors import NotRepresentableError
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.drawing import describe_arrays, draw_tree, layout_table, shortened
@@ -27,6 +25,10 @@ from gridref.model.manifest import ChunkState, Source
 from gridref.model.scan_report import LEFT_OUT, ScanReport
 from gridref.secrets import shown_address
 from gridref.serve.views import ViewOptions, show
+
+if TYPE_CHECKING:
+    from gridref.combine import Combination
+    from gridref.combine.report import Drift
 
 type Arrays = Mapping[str, VirtualArray]
 

@@ -13,8 +13,6 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from gridref.combine.labels import label_text
-from gridref.combine.values import inline_values
 from gridref.errors import NotRepresentableError
 from gridref.faces.picture import ChunkMap, chunks_along, grid_in_words
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -218,6 +216,9 @@ def _map(array: VirtualArray, labels: dict[str, VirtualArray]) -> _Map:
 
 def _texts(dim: str, axis: GridAxis, labels: VirtualArray | None) -> list[str]:
     """The first label of each block, else its number."""
+    from gridref.combine.labels import label_text
+    from gridref.combine.values import inline_values
+
     starts = axis.starts(np.arange(axis.n_chunks))
     values = None if labels is None else inline_values(labels)
     if labels is None or values is None or len(values) < axis.extent:
