@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gridref.api.catalog import Catalog as OpenedCatalog
+    from gridref.api.verify_summary import Summary
     from gridref.model.array import VirtualArray
     from gridref.serve.views import ViewOptions
 
@@ -443,6 +445,22 @@ def verify_command(
     max_in_flight: Annotated[
         int, typer.Option(help="Compare at most this many remote files at a time.", min=1)
     ] = 64,
+    summary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="If nothing differs, write what was compared, to be published with the catalog.",
+            show_default=False,
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Compare with such a summary too: the catalog must have the same digest.",
+            show_default=False,
+        ),
+    ] = None,
     quiet: Quiet = False,
     snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
@@ -459,10 +477,16 @@ def verify_command(
 
         gridref verify cube.gridref --all --checksums
 
+        gridref verify cube.gridref --all --summary cube.verified.json
+
+        gridref verify copy.gridref --against cube.verified.json
+
         gridref verify refs.json --allow data/
     """
     print_verification(
         catalog,
+        summary=summary,
+        against=against,
         all=all,
         checksums=checksums,
         options=parse_options(storage_options),
@@ -476,6 +500,8 @@ def verify_command(
 def print_verification(
     catalog: str,
     *,
+    summary: str | None = None,
+    against: str | None = None,
     all: bool = False,  # noqa: A002 - as in `verify`
     checksums: bool = False,
     options: dict[str, Any] | None = None,
@@ -494,6 +520,22 @@ def print_verification(
     from gridref.api.verify import verify as verify_catalog
 
     console = Console()
+    opened = published = summarised = None
+    if summary or against:
+        from gridref.api.catalog import open_catalog
+        from gridref.api.verify_summary import Summary
+
+        if checksums:
+            raise InvalidRequestError(
+                "--checksums changes the catalog: record them first, then verify it again with"
+                " --summary or --against"
+            )
+        published = Summary.read(against, options) if against else None
+        opened = open_catalog(
+            catalog, storage_options=options, allow=allow or None, snapshot=snapshot
+        )
+        snapshot, allow = None, None
+        summarised = partial(Summary.of, opened.info, all=all)
 
     def announce(n_chunks: int, n_bytes: int) -> None:
         size = f"{n_bytes / 1e6:.1f} MB"
@@ -501,7 +543,7 @@ def print_verification(
 
     with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
         result = verify_catalog(
-            catalog,
+            catalog if opened is None else opened,
             all=all,
             checksums=checksums,
             storage_options=options,
@@ -526,6 +568,31 @@ def print_verification(
         console.print(f"{result.n_checksums} stored chunks now have checksums")
     if result.differences:
         raise typer.Exit(1)
+    if summarised is not None:
+        now = summarised(result)
+        if published is not None:
+            _print_comparison(console, published, now)
+        if summary:
+            now.write(summary, options)
+            console.print(f"written: {summary}")
+
+
+def _print_comparison(console: Console, published: Summary, now: Summary) -> None:
+    """Say whether a catalog is the one that a summary was published of.
+
+    Raises
+    ------
+    typer.Exit
+        With status 1 for any difference.
+    """
+    found = published.differences(now)
+    for line in found:
+        console.print(Text.assemble(("differs ", "bold red"), line))
+    if found:
+        console.print("the catalog is not the one that the summary is of: get that, or build again")
+        raise typer.Exit(1)
+    date = str(published.document.get("date"))[:10]
+    console.print(f"as in the summary of {date}: {published.document['catalog']['digest']}")
 
 
 # ``gridref diff``
