@@ -51,3 +51,10 @@ await writeFile(
   `${OUT}viewer.cdx.json`,
   JSON.stringify({ bomFormat: "CycloneDX", specVersion: "1.6", version: 1, components }, null, 2) + "\n",
 );
+
+// Map tiles of the server have the viewer's colours.
+const scales = await build({ entryPoints: ["viewer/colours/scales.js"], bundle: true, format: "esm", write: false });
+const { NAMES, coloursOf } = await import(`data:text/javascript;base64,${Buffer.from(scales.outputFiles[0].contents).toString("base64")}`);
+const hex = (colour) => colour.map((part) => part.toString(16).padStart(2, "0")).join("");
+const colours = Object.fromEntries(NAMES.map((name) => [name, coloursOf(name).map(hex).join("")]));
+await writeFile(`${OUT}colours.json`, JSON.stringify(colours));

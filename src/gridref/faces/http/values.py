@@ -2,6 +2,7 @@
 
 ======================== ================================================================
 ``/NAME/look/PATH``      a plane of an array, or every so many elements of it
+``/NAME/tiles/PATH/...`` map tiles ``{z}/{x}/{y}.png``, and ``tilejson.json``
 ``/NAME/series/PATH``    values along a dimension, or means over a box, as they are read
 ======================== ================================================================
 """
@@ -9,11 +10,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, urlencode
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gridref.cache import LRU, cache_bytes
 from gridref.errors import InvalidRequestError
@@ -21,11 +27,12 @@ from gridref.faces.http.objects import compressed, value_coding
 from gridref.faces.http.requests import tag_matches
 from gridref.faces.http.site import ServedCatalog, public_text
 from gridref.faces.http.working import GoesOn
-from gridref.faces.web.levels import Level
+from gridref.faces.web.levels import Level, levels
 from gridref.faces.web.look import MOST_ALONG, USUAL_ALONG, GivenUpError, encoded, look_at
 from gridref.faces.web.meaning import NUMBERS, Meaning
 from gridref.faces.web.part import Along, Labels, RefusedError, part_of
 from gridref.faces.web.series import Series, as_csv, as_lines
+from gridref.faces.web.tiles import MOST_ZOOM, SIDE, Ground, Tile, coloured, palette, png
 from gridref.limits import limits
 from gridref.model.array import VirtualArray
 from gridref.model.reference_systems import text_of
@@ -82,12 +89,18 @@ class Wanted:
         The query.
     goes_on
         Whether the client still waits.
+    origin
+        The address of the server.
+    tile
+        What the address says behind the path: a tile; None for what there is of them.
     """
 
     catalog: ServedCatalog
     path: str
     query: Mapping[str, list[str]]
     goes_on: GoesOn
+    origin: str = ""
+    tile: Tile | None = None
 
     @property
     def array(self) -> VirtualArray:
@@ -163,6 +176,12 @@ def answer(
         If values cannot be read.
     """
     kind, _, path = scope["path"].removeprefix("/").partition("/")[2].partition("/")
+    tile = None
+    try:
+        if kind == "tiles":
+            path, tile = _tile_of(path)
+    except InvalidRequestError as error:
+        return _plain(400, str(error))
     path = catalog.asked_key(path)
     found = catalog.group[path] if path and path in catalog.group else None
     if not isinstance(found, VirtualArray):
@@ -170,7 +189,9 @@ def answer(
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
     text = scope.get("query_string", b"").decode("latin-1")
     query = parse_qs(text, keep_blank_values=True)
-    wanted = Wanted(catalog, path, query, goes_on)
+    host = headers.get(b"host", "")
+    origin = f"{scope.get('scheme', 'http')}://{host}"
+    wanted = Wanted(catalog, path, query, goes_on, origin, tile)
     coding = value_coding(headers.get(b"accept-encoding", ""))
     try:
         made = KINDS[kind](wanted, coding)
@@ -243,6 +264,140 @@ def coded(coding: str) -> Fields:
     return ((b"content-encoding", coding.encode()), *vary) if coding else vary
 
 
+# Tiles
+
+_TILE = re.compile(r"(.+)/(\d{1,2})/(\d{1,9})/(\d{1,9})\.png", re.ASCII | re.DOTALL)
+_TILE_ALONG = 512
+"""Elements a side that are read for a tile, of the level that suffices."""
+_SMALL_BYTES = 2**26
+"""Chunks of a tile that are kept for those beside it."""
+
+
+def _tile_of(path: str) -> tuple[str, Tile | None]:
+    """Path of the array, and the tile; None for ``tilejson.json``, an empty path for neither."""
+    match = _TILE.fullmatch(path)
+    if match is not None:
+        return match[1], Tile(*map(int, match.groups()[1:]))
+    array, _, last = path.rpartition("/")
+    return (array, None) if last == "tilejson.json" else ("", None)
+
+
+def _tiles(wanted: Wanted, coding: str) -> Values:
+    style, limits = wanted.option("style", "viridis"), wanted.option("limits", "")
+    colours = palette(style)
+    ground = _ground(wanted, wanted.path)
+    chosen = wanted.part("style", "limits", whole=ground.dims)
+    for axis, dim in enumerate(wanted.array.dims):
+        if dim not in ground.dims and isinstance(chosen[axis], range):
+            raise InvalidRequestError(f"a tile is of one element along {dim}: give its number")
+    low, high = _limits(limits) if limits else _found_limits(wanted, ground)
+    if wanted.tile is None:
+        return _tilejson(wanted, ground, (low, high))
+    tile = wanted.tile
+
+    def make() -> bytes:
+        return png(coloured(_tile_values(wanted, tile, chosen), low, high), colours)
+
+    key = (wanted.catalog.number, "tile", wanted.path, tile, chosen, style, low, high)
+    return Values(200, ((b"content-type", b"image/png"),), kept(key, wanted.goes_on, make))
+
+
+def _ground(wanted: Wanted, path: str) -> Ground:
+    level = Level.of(wanted.catalog.group, path)
+
+    def read(coordinate: str) -> NDArray[np.float64]:
+        return labels_of(wanted.catalog, coordinate, coordinate).values
+
+    return Ground.of(wanted.catalog.group, level, read)
+
+
+def _limits(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low = high = np.nan
+    if not (np.isfinite(high - low) and low < high):
+        raise InvalidRequestError(f"limits are two numbers, the lower one first, got {text!r}")
+    return low, high
+
+
+def _found_limits(wanted: Wanted, ground: Ground) -> tuple[float, float]:
+    """From 2 to 98 % of the values of the first plane, so that all tiles have the same."""
+
+    def make() -> bytes:
+        array = wanted.array
+        first = [
+            range(n) if d in ground.dims else 0
+            for d, n in zip(array.dims, array.shape, strict=True)
+        ]
+        look = look_at(array, first, 256)
+        read = partial(wanted.catalog.looks.read, name=wanted.path)
+        values = Meaning.of(array).unpacked(look.read(read, wanted.goes_on))
+        known = values[np.isfinite(values)]
+        low, high = np.percentile(known, [2, 98]) if known.size else (0, 1)
+        return np.array([low, high if low < high else low + 1], "f8").tobytes()
+
+    key = (wanted.catalog.number, "limits", wanted.path)
+    low, high = np.frombuffer(kept(key, wanted.goes_on, make), "f8").tolist()
+    return low, high
+
+
+def _tile_values(wanted: Wanted, tile: Tile, chosen: tuple[Along, ...]) -> NDArray[Any]:
+    """The value nearest to each pixel, of the coarsest level that suffices."""
+    catalog, finest = wanted.catalog, wanted.array
+    rows, columns = _ground(wanted, wanted.path).at(tile)
+    inside = (rows >= 0) & (columns >= 0)
+    out = np.full(inside.shape, np.nan)
+    if not inside.any():
+        return out
+    step = min(np.ptp(rows[inside]), np.ptp(columns[inside])) / SIDE
+    path = wanted.path
+    for level in levels(catalog.group, wanted.path):
+        if max(np.divide(finest.shape, level.shape)) <= max(1, step):
+            path = level.path
+    array, ground = catalog.group[path], _ground(wanted, path)
+    assert isinstance(array, VirtualArray)
+    rows, columns = ground.at(tile)
+    inside = (rows >= 0) & (columns >= 0)
+    if not inside.any():
+        return out
+    axes = [array.dims.index(dim) for dim in ground.dims]
+    part = [*chosen]
+    for axis, found in zip(axes, (rows[inside], columns[inside]), strict=True):
+        part[axis] = range(int(found.min()), int(found.max()) + 1)
+    look = look_at(array, part, _TILE_ALONG)
+    reader = catalog.reader.reader if look.n_bytes <= _SMALL_BYTES else catalog.looks
+    stored = look.read(partial(reader.read, name=path), wanted.goes_on)
+    values = Meaning.of(array).unpacked(stored if axes[0] < axes[1] else stored.T)
+    places = []
+    for axis, found in zip(axes, (rows[inside], columns[inside]), strict=True):
+        along = look.along(axis)
+        places.append(
+            np.clip((found - along.start + along.step // 2) // along.step, 0, len(along) - 1)
+        )
+    out[inside] = values[tuple(places)]
+    return out
+
+
+def _tilejson(wanted: Wanted, ground: Ground, limits: tuple[float, float]) -> Values:
+    array = wanted.array
+    given = [(name, texts[-1]) for name, texts in wanted.query.items() if name != "limits"]
+    query = urlencode([*given, ("limits", f"{limits[0]:.9g},{limits[1]:.9g}")])
+    name, path = quote(wanted.catalog.name, safe="@"), quote(wanted.path)
+    columns = array.shape[array.dims.index(ground.dims[1])]
+    bounds = ground.bounds()
+    finest = columns / max(1e-9, bounds[2] - bounds[0]) * 360 / SIDE
+    document = {
+        "tilejson": "3.0.0",
+        "name": text_of(array.attrs, "long_name") or wanted.path,
+        "tiles": [f"{wanted.origin}/{name}/tiles/{path}/{{z}}/{{x}}/{{y}}.png?{query}"],
+        "bounds": bounds,
+        "minzoom": 0,
+        "maxzoom": int(np.clip(np.ceil(np.log2(max(1, finest))), 0, MOST_ZOOM)),
+    }
+    return Values(200, ((b"content-type", b"application/json"),), json.dumps(document).encode())
+
+
 # Series
 
 
@@ -280,5 +435,9 @@ def _times(wanted: Wanted) -> str:
     return level.dims[0]
 
 
-KINDS: Mapping[str, Callable[[Wanted, str], Values | Stream]] = {"look": _look, "series": _series}
+KINDS: Mapping[str, Callable[[Wanted, str], Values | Stream]] = {
+    "look": _look,
+    "series": _series,
+    "tiles": _tiles,
+}
 """What is made of the values of an array, by the word in addresses."""

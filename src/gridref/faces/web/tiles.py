@@ -1,0 +1,284 @@
+"""Draw map tiles of an array: WebMercator, 256 pixels a side, colours by value.
+
+Sources: OGC 17-083r4, annex D.1 (WebMercatorQuad); TileJSON 3.0.0; PNG, third edition (W3C).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError
+from gridref.faces.web.levels import Level
+from gridref.model.array import VirtualGroup
+from gridref.model.reference_systems import compass_of
+
+SIDE = 256
+"""Pixels a side."""
+MOST_ZOOM = 24
+MOST_LATITUDE = math.degrees(math.atan(math.sinh(math.pi)))
+_OUTSIDE = -1
+
+type Indices = NDArray[np.int64]
+type ReadCoordinate = Callable[[str], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of the map: its zoom, and its column and row from the north-west."""
+
+    z: int
+    x: int
+    y: int
+
+    def __post_init__(self) -> None:
+        if self.z > MOST_ZOOM or max(self.x, self.y) >= 2**self.z:
+            raise InvalidRequestError(
+                f"there is no tile {self.z}/{self.x}/{self.y}: zooms are 0 to {MOST_ZOOM}, and"
+                " columns and rows are below 2 to the power of the zoom"
+            )
+
+    def places(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Longitudes of its columns of pixels and latitudes of its rows, in their middles."""
+        middles = (np.arange(SIDE) + 0.5) / SIDE
+        east, south = (self.x + middles) / 2**self.z, (self.y + middles) / 2**self.z
+        return 360 * east - 180, np.degrees(np.arctan(np.sinh(np.pi * (1 - 2 * south))))
+
+
+# Which element is at a place
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """The coordinates of a dimension, of which the nearest is looked for.
+
+    Attributes
+    ----------
+    edges
+        Ascending: halfway between two coordinates, and half a step beyond the first and last.
+    is_turned
+        Whether the coordinates descend.
+    """
+
+    edges: NDArray[np.float64]
+    is_turned: bool
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64], name: str) -> Axis:
+        """From coordinates.
+
+        Raises
+        ------
+        InvalidRequestError
+            If they neither ascend nor descend.
+        """
+        steps = np.diff(values)
+        if len(values) < 2 or not ((steps > 0).all() or (steps < 0).all()):
+            raise InvalidRequestError(f"there are no tiles: {name} neither ascends nor descends")
+        ends = values[:1] - steps[0] / 2, values[-1:] + steps[-1] / 2
+        edges = np.concatenate((ends[0], values[:-1] + steps / 2, ends[1]))
+        return cls(edges if steps[0] > 0 else edges[::-1], bool(steps[0] < 0))
+
+    def nearest(self, wanted: NDArray[np.float64], circle: float = 0) -> Indices:
+        """The element nearest to each place; `_OUTSIDE` where there is none."""
+        n, first = len(self.edges) - 1, self.edges[0]
+        if circle:
+            wanted = first + np.mod(wanted - first, circle)
+        known = np.where(np.isfinite(wanted), wanted, np.inf)
+        found = np.searchsorted(self.edges, known, "right") - 1
+        inside = (found >= 0) & (found < n)
+        return np.where(inside, n - 1 - found if self.is_turned else found, _OUTSIDE)
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """Where the elements of an array are on earth.
+
+    Attributes
+    ----------
+    dims
+        Dimensions of rows and of columns.
+    rows, columns
+        Their coordinates.
+    system
+        The text of PROJ that these are in; empty for longitude and latitude.
+    units
+        What a unit of rows, and of columns, is in the system's.
+    circle
+        Degrees after which columns come again; 0 where they do not.
+    """
+
+    dims: tuple[str, str]
+    rows: Axis
+    columns: Axis
+    system: str = ""
+    units: tuple[float, float] = (1.0, 1.0)
+    circle: float = 360
+
+    @classmethod
+    def of(cls, group: VirtualGroup, level: Level, read: ReadCoordinate) -> Ground:
+        """That of an array.
+
+        Raises
+        ------
+        InvalidRequestError
+            If nothing says where it is, or what says it is not drawn as tiles.
+        """
+        named = {
+            compass_of(group[path].attrs): (dim, path)
+            for dim, path in zip(level.dims, level.coordinates, strict=True)
+            if path is not None
+        }
+        if {"N", "E"} <= set(named):
+            dims, others = (named["N"][0], named["E"][0]), _Others()
+        else:
+            dims, others = _projected(level)
+
+        def along(dim: str) -> Axis:
+            path = level.coordinates[level.dims.index(dim)]
+            if path is None:
+                raise InvalidRequestError(f"there are no tiles: dimension {dim} has no coordinates")
+            return Axis.of(read(path), path)
+
+        return cls(dims, along(dims[0]), along(dims[1]), *others)
+
+    def at(self, tile: Tile) -> tuple[Indices, Indices]:
+        """Row and column of the element nearest to each pixel, (SIDE, SIDE)."""
+        longitudes, latitudes = tile.places()
+        if not self.system:
+            rows, columns = self.rows.nearest(latitudes), self.columns.nearest(longitudes, 360)
+            return np.repeat(rows[:, None], SIDE, 1), np.repeat(columns[None, :], SIDE, 0)
+        xs, ys = _transformed(self.system, *np.meshgrid(longitudes, latitudes))
+        up, across = self.units
+        return self.rows.nearest(ys / up), self.columns.nearest(xs / across, self.circle)
+
+    def bounds(self) -> list[float]:
+        """West, south, east and north of what is shown."""
+        west, east = self.columns.edges[0], self.columns.edges[-1]
+        south, north = self.rows.edges[0], self.rows.edges[-1]
+        if self.system:
+            up, across = self.units
+            ways = np.linspace(0, 1, 33)
+            east_wards, north_wards = west + ways * (east - west), south + ways * (north - south)
+            xs, ys = np.meshgrid(across * east_wards, up * north_wards)
+            found = _transformed(self.system, xs, ys, back=True)
+            known = np.isfinite(found).all(0)
+            if not known.any():
+                return [-180.0, -MOST_LATITUDE, 180.0, MOST_LATITUDE]
+            (west, south), (east, north) = found[:, known].min(1), found[:, known].max(1)
+        elif east - west >= 360 or east > 180:
+            west, east = (-180.0, 180.0) if east - west >= 180 else (west - 360, east - 360)
+        least, most = (-180.0, -MOST_LATITUDE), (180.0, MOST_LATITUDE)
+        corners = *np.maximum((west, south), least), *np.minimum((east, north), most)
+        return [float(corner) for corner in corners]
+
+
+class _Others(NamedTuple):
+    """The other fields of a `Ground`."""
+
+    system: str = ""
+    units: tuple[float, float] = (1.0, 1.0)
+    circle: float = 360
+
+
+def _projected(level: Level) -> tuple[tuple[str, str], _Others]:
+    earth = level.earth or {}
+    if "latitude" in earth:
+        why = "its latitudes and longitudes are two-dimensional; the viewer draws it on a map"
+        raise InvalidRequestError(f"there are no tiles: {why}")
+    if not {"projection", "pole"} & set(earth):
+        why = "neither latitudes and longitudes nor a grid mapping say where it is"
+        raise InvalidRequestError(f"there are no tiles: {why}")
+    rows, columns = earth["dims"]
+    if "projection" in earth:
+        up, across = earth["units"]
+        return (rows, columns), _Others(earth["projection"], (up, across), 0)
+    latitude, longitude, turn = earth["pole"]
+    system = (
+        f"+proj=ob_tran +o_proj=longlat +o_lat_p={latitude} +o_lon_p={turn}"
+        f" +lon_0={longitude + 180} +datum=WGS84 +no_defs"
+    )
+    return (rows, columns), _Others(system)
+
+
+@lru_cache(maxsize=64)
+def _transformer(system: str) -> Any:
+    from pyproj import Transformer
+
+    return Transformer.from_crs("EPSG:4326", system, always_xy=True)
+
+
+def _transformed(system: str, xs: Any, ys: Any, *, back: bool = False) -> NDArray[np.float64]:
+    """Longitudes and latitudes in a reference system, or back."""
+    found = _transformer(system).transform(xs, ys, direction="INVERSE" if back else "FORWARD")
+    return np.asarray(found, np.float64)
+
+
+# Colours
+
+
+@cache
+def scales() -> dict[str, str]:
+    """The colour scales of the viewer: 256 colours each, as hexadecimal digits.
+
+    ``make assets`` writes them; without it there is gray.
+    """
+    file = files(__package__) / "built" / "colours.json"
+    gray = "".join(f"{level:02x}" * 3 for level in range(256))
+    return {"gray": gray, **(json.loads(file.read_text()) if file.is_file() else {})}
+
+
+def palette(style: str) -> bytes:
+    """255 colours of a style, behind one that stands for no value.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is no such style.
+    """
+    name = style.removesuffix("_r")
+    if name not in scales():
+        raise InvalidRequestError(
+            f"there is no style {style!r}: there are {', '.join(sorted(scales()))}, and each"
+            " reversed with _r"
+        )
+    colours = np.frombuffer(bytes.fromhex(scales()[name]), np.uint8).reshape(256, 3)
+    chosen = colours[np.arange(255) * 256 // 255]
+    return bytes(3) + (chosen[::-1] if style.endswith("_r") else chosen).tobytes()
+
+
+def coloured(values: NDArray[Any], low: float, high: float) -> NDArray[np.uint8]:
+    """Numbers of colours in a `palette`: 0 where there is no value."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps = np.floor((values - low) * (255 / (high - low)))
+    known = np.isfinite(values)
+    return np.where(known, np.clip(np.nan_to_num(steps), 0, 254) + 1, 0).astype(np.uint8)
+
+
+def png(pixels: NDArray[np.uint8], colours: bytes) -> bytes:
+    """A picture of numbers of colours, the first of which is transparent."""
+    height, width = pixels.shape
+    lines = np.zeros((height, width + 1), np.uint8)  # each behind the number of its filter: none
+    lines[:, 1:] = pixels
+    chunks: Sequence[tuple[bytes, bytes]] = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+        (b"PLTE", colours),
+        (b"tRNS", b"\0"),
+        (b"IDAT", zlib.compress(lines.tobytes(), 1)),
+        (b"IEND", b""),
+    )
+    written = (
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(written)
