@@ -17,10 +17,9 @@ from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
-from aiobotocore.credentials import AioCredentials
+from aiobotocore.credentials import AioCredentials, ReadOnlyCredentials
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
-from botocore.credentials import ReadOnlyCredentials
 
 from gridref.io.credentials import MOST_REFUSALS, Answer, Credentials, refused_after_all
 
