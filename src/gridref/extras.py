@@ -34,6 +34,14 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError:
     return MissingPackageError(f"{purpose}: {error}")
 
 
+def packages_of_extras() -> dict[str, list[str]]:
+    """The packages of each extra that a user may want."""
+    found: dict[str, list[str]] = {}
+    for package, extra in _extras().items():
+        found.setdefault(extra, []).append(package)
+    return dict(sorted(found.items()))
+
+
 @cache
 def _extras() -> Mapping[str, str]:
     """The extra that each package is in; what only developers or everybody needs is in none."""

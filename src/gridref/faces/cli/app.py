@@ -30,6 +30,7 @@ from gridref.faces.cli.console import Console, echo, printable
 from gridref.faces.cli.help import CHANGE, LOOK, MAKE, SHARE, Command, print_explanation
 from gridref.faces.cli.look import (
     diff_command,
+    doctor_command,
     formats_command,
     info_command,
     list_command,
@@ -62,6 +63,7 @@ for _name, _command, _group in (
     ("verify", verify_command, LOOK),
     ("diff", diff_command, LOOK),
     ("formats", formats_command, LOOK),
+    ("doctor", doctor_command, LOOK),
     ("append", append_command, CHANGE),
     ("watch", watch_command, CHANGE),
     ("refresh", refresh_command, CHANGE),

@@ -39,6 +39,7 @@ from gridref.faces.cli.options import (
 )
 from gridref.faces.cli.progress import ScanProgress
 from gridref.options import check_names
+from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -681,3 +682,71 @@ def formats_command(
             if fact:
                 table.add_row(f"  {label}", fact)
         console.print(table)
+
+
+# ``gridref doctor``: what is installed, and whether an address can be read
+
+
+def doctor_command(
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ADDRESS]...",
+            help="Files, folders of data, or catalogs to test. Default: list what is installed.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Say what is installed, or test step by step whether addresses can be read.
+
+    The first step that fails ends the test of an address, and says what to do. Exit status 1 if any
+    fails.
+
+    Examples
+    --------
+        gridref doctor
+
+        gridref doctor https://example.org/data.nc
+
+        gridref doctor s3://bucket/cube.gridref -O anon=true
+    """
+    from gridref.api.doctor import examined, extras, installed
+
+    if not addresses:
+        print_installed(installed(), extras(), as_json=as_json)
+        return
+    options = parse_options(storage_options)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for address in addresses:
+        steps = found[shown_address(address)] = []
+        if not as_json:
+            echo(shown_address(address))
+        for step in examined(address, options):
+            steps.append(vars(step))
+            if not as_json:
+                echo(f"  {'ok    ' if step.ok else 'failed'}  {step.name:<10}  {step.text}")
+    if as_json:
+        echo(json.dumps(found, indent=2))
+    if not all(step["ok"] for steps in found.values() for step in steps):
+        raise typer.Exit(1)
+
+
+def print_installed(
+    versions: Mapping[str, str],
+    extras: Mapping[str, Mapping[str, str | None]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print versions, and what is missing of each extra."""
+    if as_json:
+        echo(json.dumps({**versions, "extras": extras}, indent=2))
+        return
+    for name, found in versions.items():
+        echo(f"{name} {found}")
+    for extra, packages in extras.items():
+        missing = [name for name, found in packages.items() if found is None]
+        have = ", ".join(f"{name} {found}" for name, found in packages.items() if found)
+        lack = f"missing {', '.join(missing)}: pip install 'gridref[{extra}]'" if missing else ""
+        echo(f"  {extra:<12}  {'; '.join(filter(None, (have, lack)))}")
