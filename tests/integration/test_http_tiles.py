@@ -193,6 +193,26 @@ def test_missing_values_are_transparent(served: str) -> None:
     assert (tile(f"{served}/globe/tiles/tas/0/0/0.png?at=0,:,:")[0, :, 3] == 0).all()
 
 
+def test_the_coarsest_level_that_suffices_is_drawn() -> None:
+    def level(number: int) -> dict[str, VirtualArray]:
+        rows, columns = 1440 // 2**number, 2880 // 2**number
+        north = 90 - (np.arange(rows) + 0.5) * 180 / rows
+        east = (np.arange(columns) + 0.5) * 360 / columns
+        values = np.full((rows, columns), float(number))
+        return {
+            "a": VirtualArray.from_numpy(values, ("lat", "lon")),
+            "lat": axis(north, "lat", units="degrees_north"),
+            "lon": axis(east, "lon", units="degrees_east"),
+        }
+
+    below = {f"overview_{number}": VirtualGroup(level(number)) for number in (1, 2, 3)}
+    with running(create_app({"m": VirtualGroup(level(0), below)}, access_log=False)) as url:
+        for place, number in (((0, 0, 0), 2), ((1, 0, 0), 1), ((2, 1, 1), 1), ((5, 3, 9), 0)):
+            z, x, y = place
+            shown = tile(f"{url}/m/tiles/a/{z}/{x}/{y}.png?limits=0,4")
+            assert differing(shown, expected(np.full((256, 256), float(number)), 0, 4)) == 0
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "words"),
     [

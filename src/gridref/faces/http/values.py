@@ -32,7 +32,7 @@ from gridref.faces.web.look import MOST_ALONG, USUAL_ALONG, GivenUpError, encode
 from gridref.faces.web.meaning import NUMBERS, Meaning
 from gridref.faces.web.part import Along, Labels, RefusedError, part_of
 from gridref.faces.web.series import Series, as_csv, as_lines
-from gridref.faces.web.tiles import MOST_ZOOM, SIDE, Ground, Tile, coloured, palette, png
+from gridref.faces.web.tiles import MOST_ZOOM, OUTSIDE, SIDE, Ground, Tile, coloured, palette, png
 from gridref.limits import limits
 from gridref.model.array import VirtualArray
 from gridref.model.reference_systems import text_of
@@ -302,13 +302,20 @@ def _tiles(wanted: Wanted, coding: str) -> Values:
     return Values(200, ((b"content-type", b"image/png"),), kept(key, wanted.goes_on, make))
 
 
+_GROUNDS = LRU[Ground](cache_bytes() // 16)
+
+
 def _ground(wanted: Wanted, path: str) -> Ground:
-    level = Level.of(wanted.catalog.group, path)
+    """Where an array is on earth, found once."""
+    catalog = wanted.catalog
 
     def read(coordinate: str) -> NDArray[np.float64]:
-        return labels_of(wanted.catalog, coordinate, coordinate).values
+        return labels_of(catalog, coordinate, coordinate).values
 
-    return Ground.of(wanted.catalog.group, level, read)
+    def find() -> Ground:
+        return Ground.of(catalog.group, Level.of(catalog.group, path), read)
+
+    return _GROUNDS.get_or_load((catalog.number, path), find)
 
 
 def _limits(text: str) -> tuple[float, float]:
@@ -344,39 +351,44 @@ def _found_limits(wanted: Wanted, ground: Ground) -> tuple[float, float]:
 
 def _tile_values(wanted: Wanted, tile: Tile, chosen: tuple[Along, ...]) -> NDArray[Any]:
     """The value nearest to each pixel, of the coarsest level that suffices."""
-    catalog, finest = wanted.catalog, wanted.array
-    rows, columns = _ground(wanted, wanted.path).at(tile)
-    inside = (rows >= 0) & (columns >= 0)
-    out = np.full(inside.shape, np.nan)
-    if not inside.any():
-        return out
-    step = min(np.ptp(rows[inside]), np.ptp(columns[inside])) / SIDE
-    path = wanted.path
-    for level in levels(catalog.group, wanted.path):
+    catalog, finest, path = wanted.catalog, wanted.array, wanted.path
+    ground = _ground(wanted, path)
+    seen = ground.at(tile)
+    nothing = np.full((SIDE, SIDE), np.nan)
+    if _is_outside(seen):
+        return nothing
+    step = min(np.ptp(found[found != OUTSIDE]) for found in seen) / SIDE
+    for level in levels(catalog.group, path):
         if max(np.divide(finest.shape, level.shape)) <= max(1, step):
             path = level.path
-    array, ground = catalog.group[path], _ground(wanted, path)
+    if path != wanted.path:
+        ground = _ground(wanted, path)
+        seen = ground.at(tile)
+        if _is_outside(seen):
+            return nothing
+    array = catalog.group[path]
     assert isinstance(array, VirtualArray)
-    rows, columns = ground.at(tile)
-    inside = (rows >= 0) & (columns >= 0)
-    if not inside.any():
-        return out
     axes = [array.dims.index(dim) for dim in ground.dims]
     part = [*chosen]
-    for axis, found in zip(axes, (rows[inside], columns[inside]), strict=True):
-        part[axis] = range(int(found.min()), int(found.max()) + 1)
+    for axis, found in zip(axes, seen, strict=True):
+        inside = found[found != OUTSIDE]
+        part[axis] = range(int(inside.min()), int(inside.max()) + 1)
     look = look_at(array, part, _TILE_ALONG)
     reader = catalog.reader.reader if look.n_bytes <= _SMALL_BYTES else catalog.looks
     stored = look.read(partial(reader.read, name=path), wanted.goes_on)
     values = Meaning.of(array).unpacked(stored if axes[0] < axes[1] else stored.T)
     places = []
-    for axis, found in zip(axes, (rows[inside], columns[inside]), strict=True):
+    for axis, found in zip(axes, seen, strict=True):
         along = look.along(axis)
-        places.append(
-            np.clip((found - along.start + along.step // 2) // along.step, 0, len(along) - 1)
-        )
-    out[inside] = values[tuple(places)]
-    return out
+        nearest = (found - along.start + along.step // 2) // along.step
+        places.append(np.clip(nearest, 0, len(along) - 1))
+    rows, columns = seen
+    return np.where((rows == OUTSIDE) | (columns == OUTSIDE), np.nan, values[tuple(places)])
+
+
+def _is_outside(seen: tuple[NDArray[np.int64], NDArray[np.int64]]) -> bool:
+    """Whether no pixel has an element."""
+    return any(bool((found == OUTSIDE).all()) for found in seen)
 
 
 def _tilejson(wanted: Wanted, ground: Ground, limits: tuple[float, float]) -> Values:

@@ -27,7 +27,7 @@ SIDE = 256
 """Pixels a side."""
 MOST_ZOOM = 24
 MOST_LATITUDE = math.degrees(math.atan(math.sinh(math.pi)))
-_OUTSIDE = -1
+OUTSIDE = -1
 
 type Indices = NDArray[np.int64]
 type ReadCoordinate = Callable[[str], NDArray[np.float64]]
@@ -90,14 +90,14 @@ class Axis:
         return cls(edges if steps[0] > 0 else edges[::-1], bool(steps[0] < 0))
 
     def nearest(self, wanted: NDArray[np.float64], circle: float = 0) -> Indices:
-        """The element nearest to each place; `_OUTSIDE` where there is none."""
+        """The element nearest to each place; `OUTSIDE` where there is none."""
         n, first = len(self.edges) - 1, self.edges[0]
         if circle:
             wanted = first + np.mod(wanted - first, circle)
         known = np.where(np.isfinite(wanted), wanted, np.inf)
         found = np.searchsorted(self.edges, known, "right") - 1
         inside = (found >= 0) & (found < n)
-        return np.where(inside, n - 1 - found if self.is_turned else found, _OUTSIDE)
+        return np.where(inside, n - 1 - found if self.is_turned else found, OUTSIDE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +124,11 @@ class Ground:
     system: str = ""
     units: tuple[float, float] = (1.0, 1.0)
     circle: float = 360
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes, for caches."""
+        return self.rows.edges.nbytes + self.columns.edges.nbytes
 
     @classmethod
     def of(cls, group: VirtualGroup, level: Level, read: ReadCoordinate) -> Ground:
@@ -153,14 +158,19 @@ class Ground:
         return cls(dims, along(dims[0]), along(dims[1]), *others)
 
     def at(self, tile: Tile) -> tuple[Indices, Indices]:
-        """Row and column of the element nearest to each pixel, (SIDE, SIDE)."""
+        """Row and column of the element nearest to each pixel, of shapes that broadcast.
+
+        Both are `OUTSIDE` where there is none.
+        """
         longitudes, latitudes = tile.places()
         if not self.system:
             rows, columns = self.rows.nearest(latitudes), self.columns.nearest(longitudes, 360)
-            return np.repeat(rows[:, None], SIDE, 1), np.repeat(columns[None, :], SIDE, 0)
+            return rows[:, None], columns[None, :]
         xs, ys = _transformed(self.system, *np.meshgrid(longitudes, latitudes))
         up, across = self.units
-        return self.rows.nearest(ys / up), self.columns.nearest(xs / across, self.circle)
+        rows, columns = self.rows.nearest(ys / up), self.columns.nearest(xs / across, self.circle)
+        outside = (rows == OUTSIDE) | (columns == OUTSIDE)
+        return np.where(outside, OUTSIDE, rows), np.where(outside, OUTSIDE, columns)
 
     def bounds(self) -> list[float]:
         """West, south, east and north of what is shown."""
