@@ -9,7 +9,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, urlparse
+from urllib.parse import quote, urlencode, urlparse
 
 import httpx
 import numpy as np
@@ -33,6 +33,23 @@ APPS = [
     create_app({"cube": GROUP}, shards=shards, chunks={"t": 5, "x": 3}, compressor=compressor)
     for shards, compressor in ((None, None), ("blocks", None), (None, "zstd"))
 ]
+
+PLACES = {"lat": np.linspace(80, -80, 5), "lon": np.linspace(0, 300, 6)}
+VALUES_APP = create_app(
+    {
+        "cube": VirtualGroup(
+            {
+                **GROUP.arrays,
+                "m": VirtualArray.from_numpy(VALUES[:5].astype("f8"), ("lat", "lon")),
+                **{
+                    name: VirtualArray.from_numpy(labels, (name,), {"units": f"degrees_{way}"})
+                    for (name, labels), way in zip(PLACES.items(), ("north", "east"), strict=True)
+                },
+            },
+            GROUP.groups,
+        )
+    }
+)
 
 PART = st.one_of(
     st.sampled_from(
@@ -198,3 +215,38 @@ def test_any_bytes(address: tuple[str, int], lines: list[bytes], end: bytes) -> 
             answer = b""
     assert b"HTTP/1.1 5" not in answer
     assert httpx.get(f"http://{address[0]}:{address[1]}/healthz").status_code == 200
+
+
+NAMES = st.sampled_from(["at", "t", "x", "most", "along", "format", "style", "limits", "snapshot"])
+GIVEN = st.one_of(
+    st.sampled_from(["", ":", ":,:", "1,:", "::0,:", "::3,2", "0,1", "csv", "t", "gray_r", "1,2"]),
+    st.text("0123456789:,/-.eE+ nait_T", max_size=12),
+    st.text(max_size=4),
+)
+
+
+ADDRESSES = [
+    "look/a",
+    "look/m",
+    "look/g/s",
+    "series/a",
+    "series/m",
+    "series/g/s",
+    "tiles/a/0/0/0.png",
+    "tiles/m/0/0/0.png",
+    "tiles/m/tilejson.json",
+    "tiles/m/99/99/999999999.png",
+]
+
+
+@given(
+    address=st.sampled_from(ADDRESSES),
+    query=st.dictionaries(NAMES | st.just("lat") | st.just("lon"), GIVEN, max_size=3),
+)
+def test_any_query_of_values(address: str, query: dict[str, str]) -> None:
+    path = f"/cube/{address}?{urlencode(query)}"
+    response = ask(VALUES_APP, "GET", path, {"accept-encoding": "identity"})
+    known = (200, 400, 404, 409, 413) if "snapshot" in query else (200, 400, 413)
+    assert response.status_code in known, response.text
+    if response.status_code in (400, 413):
+        assert response.text.strip()

@@ -18,7 +18,7 @@ import pytest
 from numcodecs import Zstd
 
 import gridref
-from gridref.faces.http import create_app
+from gridref.faces.http import create_app, working
 from gridref.faces.web.look import LOOK_BYTES, chunk_bytes, look_at
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
@@ -271,3 +271,10 @@ def test_who_leaves_is_worked_for_no_more_and_others_wait_for_nobody() -> None:
         asked = [both.submit(client.get, "/m/look/a?at=62::65,62::65") for _ in range(2)]
         assert asked[0].result().content == asked[1].result().content
         assert slow.n_read == n_read + n_bands  # one for both
+
+
+def test_too_many_that_wait_are_sent_away(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working, "MOST_WAITING", 0)
+    response = httpx.get(f"{served}/small/look/a")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    assert "ask again" in response.text

@@ -15,6 +15,7 @@ from rasterio.transform import from_origin
 from rasterio.warp import Resampling, reproject
 
 from gridref.faces.http import create_app
+from gridref.faces.web import tiles
 from gridref.model.array import VirtualArray, VirtualGroup
 from tests.programs import built_viewer
 from tests.uvicorn_server import running
@@ -187,6 +188,15 @@ def test_tilejson_says_where_and_how(served: str) -> None:
     assert utm == pytest.approx(
         [corners[0][0], corners[1][0], corners[0][1], corners[1][1]], abs=0.3
     )
+
+
+def test_without_the_viewer_tiles_are_gray(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = tile(f"{served}/utm/tiles/a/6/33/22.png?style=gray")
+    gray = {"gray": tiles.scales()["gray"]}
+    monkeypatch.setattr(tiles, "scales", lambda: gray)
+    np.testing.assert_array_equal(tile(f"{served}/utm/tiles/a/6/33/22.png"), wanted)
+    refused = httpx.get(f"{served}/utm/tiles/a/6/33/22.png?style=viridis")
+    assert (refused.status_code, "there is no style" in refused.text) == (400, True)
 
 
 def test_missing_values_are_transparent(served: str) -> None:

@@ -32,7 +32,17 @@ from gridref.faces.web.look import MOST_ALONG, USUAL_ALONG, GivenUpError, encode
 from gridref.faces.web.meaning import NUMBERS, Meaning
 from gridref.faces.web.part import Along, Labels, RefusedError, part_of
 from gridref.faces.web.series import Series, as_csv, as_lines
-from gridref.faces.web.tiles import MOST_ZOOM, OUTSIDE, SIDE, Ground, Tile, coloured, palette, png
+from gridref.faces.web.tiles import (
+    MOST_ZOOM,
+    OUTSIDE,
+    SIDE,
+    Ground,
+    Tile,
+    coloured,
+    palette,
+    png,
+    usual_style,
+)
 from gridref.limits import limits
 from gridref.model.array import VirtualArray
 from gridref.model.reference_systems import text_of
@@ -283,7 +293,7 @@ def _tile_of(path: str) -> tuple[str, Tile | None]:
 
 
 def _tiles(wanted: Wanted, coding: str) -> Values:
-    style, limits = wanted.option("style", "viridis"), wanted.option("limits", "")
+    style, limits = wanted.option("style", usual_style()), wanted.option("limits", "")
     colours = palette(style)
     ground = _ground(wanted, wanted.path)
     chosen = wanted.part("style", "limits", whole=ground.dims)

@@ -248,6 +248,11 @@ def scales() -> dict[str, str]:
     return {"gray": gray, **(json.loads(file.read_text()) if file.is_file() else {})}
 
 
+def usual_style() -> str:
+    """The colours of tiles that nobody chose any for."""
+    return "viridis" if "viridis" in scales() else "gray"
+
+
 def palette(style: str) -> bytes:
     """255 colours of a style, behind one that stands for no value.
 
