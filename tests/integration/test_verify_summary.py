@@ -115,7 +115,7 @@ def test_what_is_no_summary_is_refused(cube: Path, tmp_path: Path) -> None:
     cases = {"changed.json": (changed, "was changed after it was written")}
     cases |= {
         f"{number}.json": (text, "write one with gridref verify CATALOG --summary FILE")
-        for number, text in enumerate(("[]", "{", "{}", "[" * 100_000))
+        for number, text in enumerate(("[]", "[" * 100_000))
     }
     for name, (text, words) in cases.items():
         (tmp_path / name).write_text(text)
