@@ -65,6 +65,15 @@ def test_what_can_be_read(content: bytes, tmp_path: Path) -> None:
     assert local == ["file", "identity", "format", "metadata", "codecs", "chunks"]
 
 
+def test_of_a_folder_the_first_file_is_examined(tmp_path: Path) -> None:
+    for name in ("b.h5", "a.h5"):
+        data_file(tmp_path / name)
+    steps = list(examined(tmp_path))
+    assert all(step.ok for step in steps)
+    assert steps[0].text == (f"2 in the folder; what follows is of the first: {tmp_path / 'a.h5'}")
+    assert [step.name for step in steps[1:]] == ["file", *HTTP[4:]]
+
+
 def test_servers_that_fail_and_what_helps(content: bytes) -> None:
     site = Site({"/a.h5": content})
     with serving(site):

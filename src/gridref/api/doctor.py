@@ -24,7 +24,7 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from gridref.extras import packages_of_extras
-from gridref.formats import scan
+from gridref.formats import expand_files, scan
 from gridref.formats.location import open_location
 from gridref.formats.registry import data_names, scanner_of
 from gridref.io import SourcePool, absolute_url, describe_source, is_local
@@ -124,8 +124,9 @@ class _Patient:
         if isinstance(self.group, CatalogGroup):
             yield "sources", self._sources
         else:
+            yield "files", self._files
             is_folder = os.path.isdir(self.url) if is_local(self.url) else None
-            if not (data_names().is_folder(self.url) if is_folder is None else is_folder):
+            if not (self._is_data_folder() if is_folder is None else is_folder):
                 yield "file", self._file
                 yield "ranges", self._ranges
                 yield "identity", self._identity
@@ -180,6 +181,17 @@ class _Patient:
             return "none"
         describe_source(first.url, self.storage_options, first.policy)
         return f"the first can be reached: {shown_address(first.url)}"
+
+    def _files(self) -> str:
+        """Go on with the first file of a local folder that is not one piece of data itself."""
+        if not is_local(self.url) or not os.path.isdir(self.url) or self._is_data_folder():
+            return ""
+        files = expand_files(self.url)
+        self.url = files[0]
+        return f"{len(files)} in the folder; what follows is of the first: {self.url}"
+
+    def _is_data_folder(self) -> bool:
+        return data_names().is_folder(self.url)
 
     def _file(self) -> str:
         self.source = describe_source(self.url, self.storage_options)
