@@ -178,9 +178,8 @@ def _table(rows: Sequence[tuple[str, ...]], titles: Sequence[str] = ()) -> str:
 
 
 def _row(cells: Iterable[str], tag: str, more: str = "", *, wrap: bool = True) -> str:
-    style = ' style="text-align:left"'
     shown = (escape(shortened(cell, MAX_CELL)) for cell in cells)
-    inner = "".join(f"<{tag}{style}>{text}</{tag}>" for text in shown) + more
+    inner = "".join(f'<{tag} style="text-align:left">{text}</{tag}>' for text in shown) + more
     return f"<tr>{inner}</tr>" if wrap else inner
 
 
