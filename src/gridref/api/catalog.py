@@ -239,7 +239,8 @@ class Keeper:
         """The catalog as it is now, to be read and changed."""
         keeper = Keeper(self.url, self.storage_options, self.allow, base)
         keeper.sources = self.sources
-        return Catalog.of(readable(base.group, Sources(self.storage_options)), keeper)
+        group = base.group.levels.added(base.group)
+        return Catalog.of(readable(group, Sources(self.storage_options)), keeper)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -538,6 +539,71 @@ class Catalog(CatalogGroup):
             dry_run=dry_run,
             progress=progress,
         )
+
+    def overviews(
+        self,
+        array: str,
+        *,
+        factor: int = 2,
+        levels: int | None = None,
+        method: str = "mean",
+        to: str | os.PathLike[str] | None = None,
+        codec: str = "shuffle-zstd",
+        memory: int | str = "1GB",
+        n_threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Catalog:
+        """Write coarser levels of an array, made of windows along its last two dimensions.
+
+        Level ``n`` is ``overview_n/ARRAY``. It is never used to read the array itself. After
+        changes of the catalog, levels are shown only if all files that they are made of are the
+        same. The same call then writes what is missing, and continues one that was interrupted.
+
+        Parameters
+        ----------
+        array
+            Path of the array.
+        factor
+            How much coarser each level is than the one before.
+        levels
+            Number of levels. By default, until no side is longer than 512.
+        method
+            ``"mean"``, ``"min"``, ``"max"``, ``"mode"`` or ``"nearest"``.
+        to
+            Folder for the levels, by default ``overlays`` in the catalog's.
+        codec, memory, n_threads, progress
+            As for `rechunk`.
+
+        Raises
+        ------
+        InvalidRequestError
+            For an unknown array or method, categories to be averaged, levels that the files have,
+            or too little memory.
+        ReadError
+            If a chunk of the files cannot be read.
+        CatalogError, SourceUnavailableError
+            If the catalog or the levels cannot be written.
+        """
+        from gridref.api.overviews import overviews
+
+        return overviews(
+            replace(self._kept, amends=None),
+            array,
+            factor=factor,
+            levels=levels,
+            method=method,
+            to=to,
+            codec=codec,
+            memory=memory,
+            n_threads=n_threads,
+            progress=progress,
+        )
+
+    def drop_overviews(self, array: str) -> Catalog:
+        """Remove the coarser levels of an array. This is a commit."""
+        from gridref.api.overviews import drop
+
+        return self._kept.commit(lambda base: drop(base, array))
 
     def overlays(self) -> tuple[OverlayInfo, ...]:
         """List the overlays of the arrays: chunks, which part they answer for, and their size."""
@@ -986,7 +1052,7 @@ class Catalog(CatalogGroup):
             raise InvalidRequestError(Message(Option("overlay", policy), reason))
         own = {"storage_options": self.keeper.storage_options}
         call = _exporter(None if path is None else os.fspath(path), to, options)
-        return call(self, path, **{**own, **options})
+        return call(self.from_files(), path, **{**own, **options})
 
     def copy(
         self, target: str | os.PathLike[str], *, progress: Progress | None = None, **options: Any

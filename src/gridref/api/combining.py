@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.api.readable import SourceAccess, Sources, readable
 from gridref.api.units import with_converter
+from gridref.catalog import CatalogGroup
 from gridref.combine import (
     CombineOptions,
     combine,
@@ -189,7 +190,7 @@ class _Opened:
         for group in groups:
             if not self._given:
                 self._note(group)
-            yield group
+            yield group.from_files() if isinstance(group, CatalogGroup) else group
 
     def read(self, array: VirtualArray) -> NDArray[Any]:
         """All values of an array."""

@@ -380,7 +380,7 @@ def _refuse_foreign_types(group: VirtualGroup) -> None:
 def _content_of(group: VirtualGroup) -> str:
     """A digest of the values of a group: that of its catalog, or of all references."""
     if isinstance(group, CatalogGroup):
-        return group.info.digest
+        return group.shown
     digest = hashlib.sha256()
     for path, array in group.all_arrays().items():
         digest.update(repr((path, array.grid, array.encodings)).encode())

@@ -124,7 +124,7 @@ def drop(base: Base, array: str, which: int | str) -> Root:
     """The catalog without an overlay of an array."""
     path = array.strip("/")
     entry = entry_of(base.group, path, which)
-    return dropped(base, entry.id, f"{path}: {entry.id}")
+    return dropped(base, [entry.id], f"{path}: {entry.id}")
 
 
 _COST_SCHEMA = pa.schema(

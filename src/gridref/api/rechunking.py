@@ -294,7 +294,12 @@ class Rechunk[C: CatalogGroup]:
             to = draft.overlay.to
             is_relative = not is_local(to) or not os.path.isabs(to)
             step = finished(
-                base, draft.overlay.id, sheet, written.array, said, is_relative=is_relative
+                base,
+                draft.overlay.id,
+                sheet,
+                {self.path: written.array},
+                said,
+                is_relative=is_relative,
             )
             is_used = step is not None
             return step
@@ -374,7 +379,7 @@ class Rechunk[C: CatalogGroup]:
         where = _as_labels(self.asked.where or {})
         check_names("the array", where, array.dims, kind="dimension")
         chunks = tuple(lengths.get(dim, 0) for dim in array.dims)
-        to = _stored_folder(base.folder.url, self.asked.to)
+        to = stored_folder(base.folder.url, self.asked.to)
         wanted = (chunks, where, self.asked.codec, to)
         for entry in entries_of(base.group, self.path):
             if (entry.chunks, entry.where, entry.codec, entry.to) == wanted:
@@ -648,7 +653,7 @@ def _as_label(label: Any) -> Label:
     return plain if isinstance(plain, str | int | float | None) else str(plain)
 
 
-def _stored_folder(catalog: str, to: str | os.PathLike[str] | None) -> str:
+def stored_folder(catalog: str, to: str | os.PathLike[str] | None) -> str:
     """The folder of overlays as a catalog stores it: relative if it is in the catalog's."""
     if to is None:
         return INSIDE

@@ -33,6 +33,7 @@ from gridref.api.originals import (
 from gridref.api.readable import from_files, reader_for
 from gridref.api.verify_labels import NOT_IN_FILES, Labels, LabelsOfFile, texts_of
 from gridref.api.verify_overlays import ComparedChunk, compared_chunks
+from gridref.api.verify_overviews import compared_levels
 from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
 from gridref.catalog.commit import recording
 from gridref.codecs import renumber, unpack, why_not
@@ -207,6 +208,9 @@ def verify(
         tally.add(other)
     for chunk in compared_chunks(opened, reader, all, random):
         tally.add_overlay(chunk)
+    if isinstance(opened, CatalogGroup):
+        for chunk in compared_levels(opened, reader, all, random):
+            tally.add_overlay(chunk)
     n_checksums = 0
     if recorded is not None and not tally.differences:
         scan = ChecksumScan(storage_options, progress)

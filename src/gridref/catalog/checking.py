@@ -70,9 +70,10 @@ def _blocks_of(snapshot: Snapshot, part: int) -> Iterator[str]:
             if segment.part == part:
                 bounds = ", ".join(f"{box.start}:{box.stop}" for box in segment.box)
                 yield f"blocks [{bounds}] of {path}"
-    for overlay in snapshot.overlays:
-        if snapshot.all_parts[part] in [sheet.part for sheet in overlay.sheets]:
-            yield f"overlay {overlay.id} of {overlay.array}"
+    for each in snapshot.beside:
+        if snapshot.all_parts[part] in [sheet.part for sheet in each.sheets]:
+            kind = "overlay" if each in snapshot.overlays else "overview"
+            yield f"{kind} {each.id} of {each.array}"
 
 
 def _check_table(address: str, table: TableEntry, options: Mapping[str, Any] | None) -> None:

@@ -111,6 +111,8 @@ def write_catalog(
     leaves the old catalog, or none where there was none. What crashes left behind more than a day
     ago is removed too.
     """
+    if isinstance(group, CatalogGroup):
+        group = group.from_files()
     change = new_content(
         group,
         "write",
@@ -668,8 +670,7 @@ def _step_of(base: Base, change: Change | Step | Root) -> Step:
         is_written = any(grown.new is not None for grown in change.arrays.values())
         part = _written(drafts, name, change, before) if is_written else None
         snapshot = _without_unused(_following(before, parts, change, part, name))
-        overlays = carried(before, snapshot, is_alike=change.is_alike)
-        snapshot = replace(snapshot, overlays=overlays)
+        snapshot = replace(snapshot, **carried(before, snapshot, is_alike=change.is_alike))
         root = replace(base.root, snapshot=snapshot, created_by=created_by())
         root = _with_content(base, root, change, drafts)
         return _compacted(base, root, merged, drafts)

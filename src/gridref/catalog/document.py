@@ -21,7 +21,8 @@ from typing import Any, Literal
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 from gridref.catalog.folder import Folder, open_folder
 from gridref.catalog.kept_report import checked_drifts
-from gridref.catalog.overlay_entries import OverlayEntry, checked_overlays
+from gridref.catalog.overlay_entries import Covering, OverlayEntry, checked_overlays
+from gridref.catalog.overview_entries import OverviewEntry, checked_overviews
 from gridref.catalog.pending import Pending, checked_pending
 from gridref.catalog.values import refusing_damage
 from gridref.errors import (
@@ -123,6 +124,8 @@ class Snapshot:
         The first two and the last two labels of index coordinates that rise, or fall, all along.
     overlays
         Other layouts of elements of its arrays. They are no part of its digest.
+    overviews
+        Its arrays at coarser levels. They are no part of its digest either.
     """
 
     id: str
@@ -139,6 +142,7 @@ class Snapshot:
     pending: Pending = field(default_factory=dict)
     ends: LabelEnds = field(default_factory=dict)
     overlays: tuple[OverlayEntry, ...] = ()
+    overviews: tuple[OverviewEntry, ...] = ()
 
     def __post_init__(self) -> None:
         if self.identity not in IDENTITIES:
@@ -150,9 +154,14 @@ class Snapshot:
                 raise ValueError(f"{name} is {getattr(self, name)!r}")
 
     @property
+    def beside(self) -> tuple[Covering, ...]:
+        """What was written beside its files: overlays and overviews."""
+        return *self.overlays, *self.overviews
+
+    @property
     def all_parts(self) -> tuple[PartEntry, ...]:
-        """The parts of its arrays, and of the sheets of its overlays."""
-        sheets = [sheet for overlay in self.overlays for sheet in overlay.sheets]
+        """The parts of its arrays, and of the sheets that are beside them."""
+        sheets = [sheet for each in self.beside for sheet in each.sheets]
         return *self.parts, *(sheet.part for sheet in sheets if sheet.part is not None)
 
     @cached_property
@@ -196,6 +205,9 @@ class Snapshot:
             **({"pending": dict(self.pending)} if self.pending else {}),
             **({"ends": {dim: list(each) for dim, each in self.ends.items()}} if self.ends else {}),
             **({"overlays": [each.to_json() for each in self.overlays]} if self.overlays else {}),
+            **(
+                {"overviews": [each.to_json() for each in self.overviews]} if self.overviews else {}
+            ),
             "extra": self.extra,
             "parts": [part.to_json() for part in self.parts],
             **self.shared.to_json(),
@@ -224,6 +236,9 @@ class Snapshot:
         if "overlays" in document:
             overlays = checked_overlays(document["overlays"], arrays)
             snapshot = replace(snapshot, overlays=overlays)
+        if "overviews" in document:
+            overviews = checked_overviews(document["overviews"], arrays)
+            snapshot = replace(snapshot, overviews=overviews)
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])
         return snapshot
@@ -282,7 +297,9 @@ PENDING = "pending"
 """The feature that elements were declared ahead, which strict readers refuse to fill in."""
 OVERLAYS = "overlays"
 """The feature that arrays have overlays, whose coverage writers keep true."""
-KNOWN_FEATURES = frozenset({*_FEATURE_OF.values(), PENDING, OVERLAYS})
+OVERVIEWS = "overviews"
+"""The feature that arrays have overviews, whose coverage writers keep true."""
+KNOWN_FEATURES = frozenset({*_FEATURE_OF.values(), PENDING, OVERLAYS, OVERVIEWS})
 """Features that a catalog may name as needed for reading it."""
 
 
@@ -314,7 +331,11 @@ class Root:
     def features(self) -> list[str]:
         """What a reader has to know of."""
         tables = {_FEATURE_OF[name] for part in self.snapshot.parts for name in part.optional}
-        own = {PENDING: self.snapshot.pending, OVERLAYS: self.snapshot.overlays}
+        own: dict[str, Any] = {
+            PENDING: self.snapshot.pending,
+            OVERLAYS: self.snapshot.overlays,
+            OVERVIEWS: self.snapshot.overviews,
+        }
         return sorted(tables | {feature for feature, held in own.items() if held})
 
     def to_bytes(self) -> bytes:

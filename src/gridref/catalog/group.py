@@ -13,6 +13,7 @@ from gridref.catalog.document import Snapshot
 from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.listing import list_chunks, listed_sources, summed_statistics
 from gridref.catalog.overlays import OverlayOpener, OverlayPolicy, check_policy
+from gridref.catalog.overviews import OverviewOpener, without_overviews
 from gridref.catalog.parts import Part
 from gridref.catalog.sources import Trust
 from gridref.catalog.statistics import boxes, parse_condition
@@ -80,6 +81,8 @@ class CatalogGroup(VirtualGroup):
         The sources that it may read.
     opener
         Makes the overlays of its arrays.
+    levels
+        Makes their coarser levels.
     """
 
     info: CatalogInfo
@@ -87,6 +90,7 @@ class CatalogGroup(VirtualGroup):
     parts: tuple[Part, ...]
     trust: Trust
     opener: OverlayOpener
+    levels: OverviewOpener
     report: CatalogReport = field(default_factory=CatalogReport)
 
     def __post_init__(self) -> None:
@@ -104,8 +108,13 @@ class CatalogGroup(VirtualGroup):
         """
         check_policy(policy)
         opener = replace(self.opener, policy=policy)
-        arrays, groups = _with_overlays_of(self, opener, "")
-        return replace(self, arrays=arrays, groups=groups, opener=opener)
+        group = self.from_files() if policy == "none" else self
+        arrays, groups = _with_overlays_of(group, opener, "")
+        return replace(group, arrays=arrays, groups=groups, opener=opener)
+
+    def from_files(self) -> Self:
+        """The same catalog with the arrays of its files only, without coarser levels of them."""
+        return without_overviews(self, self.snapshot)
 
     def decided_trust(self) -> Trust:
         """The same trust, decided now, for a process on another machine."""
@@ -180,7 +189,7 @@ class CatalogGroup(VirtualGroup):
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
         """List the rows of `chunks` in batches of at most 65,536, made while the caller reads."""
-        arrays = self.all_arrays()
+        arrays = self.from_files().all_arrays()
         if array is not None:
             arrays = {array.strip("/"): self._array(array)}
         return list_chunks(arrays, state, columns, self.snapshot.pending)
@@ -194,7 +203,7 @@ class CatalogGroup(VirtualGroup):
             ``path``; ``n_chunks``, and ``n_known``, the chunks with statistics; ``n_valid``,
             ``min`` and ``max`` over these.
         """
-        return summed_statistics(self.all_arrays())
+        return summed_statistics(self.from_files().all_arrays())
 
     def _array(self, path: str) -> VirtualArray:
         arrays = self.all_arrays()
@@ -225,11 +234,19 @@ class CatalogGroup(VirtualGroup):
     @override
     def with_changes(self, **changes: Any) -> VirtualGroup:
         """Copy the group with some attributes replaced: a group in memory, not a catalog."""
-        own = {part.name: getattr(self, part.name) for part in fields(VirtualGroup)}
+        # Levels are kept true by the catalog, which a group in memory leaves.
+        files = self.from_files()
+        own = {part.name: getattr(files, part.name) for part in fields(VirtualGroup)}
         return VirtualGroup(**{**own, **changes})
 
+    @property
+    def shown(self) -> str:
+        """What tells apart contents that are shown: the digest, and ids of the levels beside it."""
+        ids = [each.name for entry in self.snapshot.overviews for each in entry.sheets]
+        return "+".join([self.info.digest, *ids])
+
     def __dask_tokenize__(self) -> tuple[str, ...]:
-        return "gridref.CatalogGroup", self.info.url, self.info.digest
+        return "gridref.CatalogGroup", self.info.url, self.shown
 
     @override
     def __repr__(self) -> str:

@@ -32,6 +32,8 @@ from gridref.catalog.group import CatalogGroup, CatalogInfo
 from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.overlay_entries import SheetEntry
 from gridref.catalog.overlays import OverlayOpener, OverlayPolicy, check_policy
+from gridref.catalog.overview_entries import LevelSheet
+from gridref.catalog.overviews import OverviewOpener
 from gridref.catalog.parts import Part, open_part
 from gridref.catalog.pending import refusing_pending
 from gridref.catalog.sources import SourceRules, Trust, resolved_url
@@ -282,7 +284,10 @@ def open_catalog(
     root = read_root(folder, snapshot)
     rules = SourceRules.of(identity or root.snapshot.identity, prefixes)
     trust = Trust.of(folder.url, allow, rules.folders)
-    return group_of(root, folder, storage_options, trust, rules, pending=pending, overlay=overlay)
+    group = group_of(root, folder, storage_options, trust, rules, pending=pending, overlay=overlay)
+    if overlay == "none" or (pending == "raise" and root.snapshot.pending):
+        return group
+    return group.levels.added(group)
 
 
 def group_of(
@@ -318,16 +323,22 @@ def group_of(
 
     parts = tuple(map(opened, snapshot.parts))
 
-    def opened_sheet(sheet: SheetEntry, entry: PartEntry) -> Part:
+    def opened_sheet(sheet: SheetEntry | LevelSheet, entry: PartEntry) -> Part:
         # Its chunks have checksums. A copy of a local one may have another time of change.
         is_near = all(is_local(resolved_url(each, folder.url)) for each in sheet.prefixes)
         own = replace(rules, identity="size" if is_near else "strict")
-        copies = {**sheet.held, **(held or {})}
+        copies = {**(sheet.held if isinstance(sheet, SheetEntry) else {}), **(held or {})}
         return open_part(folder, entry, sheet.prefixes, storage_options, trust, own, gone, copies)
 
     sheets = {
         sheet.name: opened_sheet(sheet, sheet.part)
         for each in snapshot.overlays
+        for sheet in each.sheets
+        if sheet.part is not None
+    }
+    made = {
+        (each.id, sheet.name): opened_sheet(sheet, sheet.part)
+        for each in snapshot.overviews
         for sheet in each.sheets
         if sheet.part is not None
     }
@@ -345,6 +356,7 @@ def group_of(
         parts=parts,
         trust=trust,
         opener=opener,
+        levels=OverviewOpener(snapshot, made),
     )
 
 

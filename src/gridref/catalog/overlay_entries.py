@@ -13,7 +13,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from gridref.catalog.entries import ArrayEntry, PartEntry
 from gridref.catalog.values import encoding_from_json, encoding_to_json
@@ -147,8 +147,97 @@ class SheetEntry:
         )
 
 
+class Covering:
+    """What overlays and overviews share: sheets, and which elements of an array they are made of.
+
+    Attributes
+    ----------
+    id
+        Its name: no other one ever has it.
+    array
+        Path of the array.
+    to
+        The folder of its sheets, absolute or relative to the catalog.
+    sheets, coverage
+        What it holds, and where. The boxes of a sheet that is still being written may overlap
+        others: they are not read yet.
+    """
+
+    id: str
+    array: str
+    to: str
+    sheets: tuple[Any, ...]
+    coverage: tuple[Cover, ...]
+
+    @property
+    def ndim(self) -> int:
+        """Rank of the array."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Refuse boxes that overlap or reach beyond their sheet, or too many of anything.
+
+        Raises
+        ------
+        ValueError
+            Saying which.
+        """
+        if not NAMES.fullmatch(self.id):
+            raise ValueError(f"an overlay is called {self.id!r}")
+        if len(self.coverage) > 2 * MOST_COVERS or len(self.sheets) > 2 * MOST_COVERS:
+            raise ValueError(f"{len(self.coverage)} boxes of {len(self.sheets)} sheets")
+        ranks = {self.ndim, *(len(sheet.shape) for sheet in self.sheets)}
+        ranks |= {len(cover.start) for cover in self.coverage}
+        if len(ranks) > 1:
+            raise ValueError("an overlay of different ranks")
+        for cover in self.coverage:
+            if cover.sheet >= len(self.sheets):
+                raise ValueError(f"a box of sheet {cover.sheet} of {len(self.sheets)}")
+            stops = [high for _, high in cover.sheet_box]
+            if any(a > b for a, b in zip(stops, self.sheets[cover.sheet].shape, strict=True)):
+                raise ValueError(f"a box reaches beyond its sheet: {cover!r}")
+        for one, other in itertools.combinations(self.served, 2):
+            if common(one.box, other.box) is not None:
+                raise ValueError(f"boxes of an overlay overlap: {one!r}, {other!r}")
+
+    @property
+    def served(self) -> tuple[Cover, ...]:
+        """The coverage by sheets that are complete."""
+        return tuple(c for c in self.coverage if self.sheets[c.sheet].part is not None)
+
+    def check_array(self, entry: ArrayEntry) -> None:
+        """Refuse boxes outside of the array.
+
+        Raises
+        ------
+        ValueError
+            If there are any.
+        """
+        shape = entry.document["shape"]
+        if self.ndim != len(shape):
+            raise ValueError(f"an overlay of rank {self.ndim} for the shape {shape}")
+        for cover in self.coverage:
+            if any(high > n for (_, high), n in zip(cover.box, shape, strict=True)):
+                raise ValueError(f"an overlay reaches beyond its array: {cover!r}")
+
+    def covering(self, coverage: Iterable[Cover]) -> Self:
+        """The same with another coverage, of which the largest boxes stay; unused sheets go."""
+        complete: list[Cover] = []
+        begun: list[Cover] = []
+        for cover in sorted(coverage, key=lambda cover: -cover.n_elements):
+            (begun if self.sheets[cover.sheet].part is None else complete).append(cover)
+        largest = [*complete[:MOST_COVERS], *begun[:MOST_COVERS]]
+        kept = sorted(largest, key=lambda cover: (cover.sheet, cover.start))
+        used = sorted({cover.sheet for cover in kept})
+        sheets = tuple(self.sheets[number] for number in used)
+        renumbered = tuple(replace(each, sheet=used.index(each.sheet)) for each in kept)
+        own: Any = self
+        changed: Self = replace(own, sheets=sheets, coverage=renumbered)
+        return changed
+
+
 @dataclass(frozen=True)
-class OverlayEntry:
+class OverlayEntry(Covering):
     """An overlay of an array.
 
     Attributes
@@ -166,8 +255,7 @@ class OverlayEntry:
     codec
         Name of the codec that was asked for.
     sheets, coverage
-        What it holds, and where. The boxes of a sheet that is still being written may overlap
-        others: they are not read yet.
+        What it holds, and where.
 
     Raises
     ------
@@ -185,61 +273,18 @@ class OverlayEntry:
     coverage: tuple[Cover, ...] = ()
 
     def __post_init__(self) -> None:
-        if not NAMES.fullmatch(self.id):
-            raise ValueError(f"an overlay is called {self.id!r}")
-        if len(self.coverage) > 2 * MOST_COVERS or len(self.sheets) > 2 * MOST_COVERS:
-            raise ValueError(f"{len(self.coverage)} boxes of {len(self.sheets)} sheets")
-        ranks = {len(self.chunks), *(len(sheet.shape) for sheet in self.sheets)}
-        ranks |= {len(cover.start) for cover in self.coverage}
-        if len(ranks) > 1 or not all(type(n) is int and n >= -1 for n in self.chunks):
-            raise ValueError(f"an overlay of different ranks, or with chunks of {self.chunks!r}")
-        for cover in self.coverage:
-            if cover.sheet >= len(self.sheets):
-                raise ValueError(f"a box of sheet {cover.sheet} of {len(self.sheets)}")
-            stops = [high for _, high in cover.sheet_box]
-            if any(a > b for a, b in zip(stops, self.sheets[cover.sheet].shape, strict=True)):
-                raise ValueError(f"a box reaches beyond its sheet: {cover!r}")
-        for one, other in itertools.combinations(self.served, 2):
-            if common(one.box, other.box) is not None:
-                raise ValueError(f"boxes of an overlay overlap: {one!r}, {other!r}")
+        if not all(type(n) is int and n >= -1 for n in self.chunks):
+            raise ValueError(f"an overlay with chunks of {self.chunks!r}")
+        self.check()
 
     @property
-    def served(self) -> tuple[Cover, ...]:
-        """The coverage by sheets that are complete."""
-        return tuple(c for c in self.coverage if self.sheets[c.sheet].part is not None)
+    def ndim(self) -> int:
+        return len(self.chunks)
 
     @property
     def former(self) -> OverlayEntry:
         """As former snapshots have it, which are seldom read: without copies of tables."""
         return replace(self, sheets=tuple(replace(sheet, copies={}) for sheet in self.sheets))
-
-    def check_array(self, entry: ArrayEntry) -> None:
-        """Refuse boxes outside of the array.
-
-        Raises
-        ------
-        ValueError
-            If there are any.
-        """
-        shape = entry.document["shape"]
-        if len(self.chunks) != len(shape):
-            raise ValueError(f"an overlay of rank {len(self.chunks)} for the shape {shape}")
-        for cover in self.coverage:
-            if any(high > n for (_, high), n in zip(cover.box, shape, strict=True)):
-                raise ValueError(f"an overlay reaches beyond its array: {cover!r}")
-
-    def covering(self, coverage: Iterable[Cover]) -> OverlayEntry:
-        """The same with another coverage, of which the largest boxes stay; unused sheets go."""
-        complete: list[Cover] = []
-        begun: list[Cover] = []
-        for cover in sorted(coverage, key=lambda cover: -cover.n_elements):
-            (begun if self.sheets[cover.sheet].part is None else complete).append(cover)
-        largest = [*complete[:MOST_COVERS], *begun[:MOST_COVERS]]
-        kept = sorted(largest, key=lambda cover: (cover.sheet, cover.start))
-        used = sorted({cover.sheet for cover in kept})
-        sheets = tuple(self.sheets[number] for number in used)
-        renumbered = tuple(replace(each, sheet=used.index(each.sheet)) for each in kept)
-        return replace(self, sheets=sheets, coverage=renumbered)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -255,10 +300,6 @@ class OverlayEntry:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> OverlayEntry:
-        covers = [
-            Cover(each["sheet"], tuple(each["first"]), tuple(each["start"]), tuple(each["shape"]))
-            for each in document["coverage"]
-        ]
         return cls(
             str(document["id"]),
             str(document["array"]),
@@ -267,8 +308,16 @@ class OverlayEntry:
             {str(dim): _bounds(each) for dim, each in document["where"].items()},
             str(document["codec"]),
             tuple(map(SheetEntry.from_json, document["sheets"])),
-            tuple(covers),
+            coverage_from_json(document["coverage"]),
         )
+
+
+def coverage_from_json(document: Iterable[Any]) -> tuple[Cover, ...]:
+    """Boxes from their JSON form."""
+    return tuple(
+        Cover(each["sheet"], tuple(each["first"]), tuple(each["start"]), tuple(each["shape"]))
+        for each in document
+    )
 
 
 def _bounds(document: Any) -> tuple[Label, Label]:

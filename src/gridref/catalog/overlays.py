@@ -8,7 +8,7 @@ from the files until `rechunk` writes them. Readers never have to ask whether an
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gridref.catalog.document import Snapshot
 from gridref.catalog.entries import ArrayEntry, Layout, Segment
-from gridref.catalog.overlay_entries import OverlayEntry, SheetEntry
+from gridref.catalog.overlay_entries import Covering, OverlayEntry, SheetEntry
 from gridref.catalog.parts import Part
 from gridref.catalog.sources import resolved_url
 from gridref.catalog.tables import open_at_once
@@ -35,8 +35,8 @@ _MOST_MOVES = 4096
 """With more boxes that moved apart, an overlay is not followed any further."""
 
 
-def carried(before: Snapshot, after: Snapshot, *, is_alike: bool) -> tuple[OverlayEntry, ...]:
-    """The overlays of a snapshot as the next one has them.
+def carried(before: Snapshot, after: Snapshot, *, is_alike: bool) -> dict[str, Any]:
+    """The overlays and overviews of a snapshot as the next one has them, as members of it.
 
     Parameters
     ----------
@@ -46,18 +46,22 @@ def carried(before: Snapshot, after: Snapshot, *, is_alike: bool) -> tuple[Overl
         Whether all elements are as before, whatever tables they are in.
     """
     old, new = before.root.all_arrays(), after.root.all_arrays()
-    kept: list[OverlayEntry] = []
     moves: dict[str, tuple[Cover, ...]] = {}
-    for overlay in before.overlays:
-        path = overlay.array
-        if path not in new:
-            continue
-        if path not in moves:
-            pair = _Described.of(before, old[path]), _Described.of(after, new[path])
-            moves[path] = _moves(*pair, is_alike=is_alike)
-        if len(overlay.chunks) == len(new[path].document["shape"]):
-            kept.append(overlay.covering(moved(overlay.coverage, moves[path])))
-    return tuple(kept)
+
+    def kept[E: Covering](every: Iterable[E]) -> Iterator[E]:
+        for each in every:
+            path = each.array
+            if path not in new or each.ndim != len(new[path].document["shape"]):
+                continue
+            if path not in moves:
+                pair = _Described.of(before, old[path]), _Described.of(after, new[path])
+                moves[path] = _moves(*pair, is_alike=is_alike)
+            yield each.covering(moved(each.coverage, moves[path]))
+
+    return {
+        "overlays": tuple(kept(before.overlays)),
+        "overviews": tuple(kept(before.overviews)),
+    }
 
 
 @dataclass(frozen=True, eq=False)

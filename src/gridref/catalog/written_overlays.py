@@ -1,4 +1,4 @@
-"""Changes of a catalog's overlays: a sheet is begun and finished, an overlay is dropped.
+"""Changes of overlays and overviews: a sheet is begun and finished, an overlay is dropped.
 
 To write a sheet, `begun` first enters it with its coverage and without tables. All commits that
 other writers make meanwhile move and cut that coverage, as that of other sheets. `finished` then
@@ -7,13 +7,21 @@ adds the tables, and readers use it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 from gridref.catalog.commit import Base, Drafts, Step, following, new_id
 from gridref.catalog.document import Root, SourceUrls
 from gridref.catalog.entries import PartEntry
-from gridref.catalog.overlay_entries import COPIED, MOST_OVERLAYS, OverlayEntry, SheetEntry
+from gridref.catalog.overlay_entries import (
+    COPIED,
+    MOST_OVERLAYS,
+    Covering,
+    OverlayEntry,
+    SheetEntry,
+)
+from gridref.catalog.overview_entries import MOST_OVERVIEWS, OverviewEntry
 from gridref.catalog.writing import part_files, write_part
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray
@@ -21,42 +29,47 @@ from gridref.model.overlay import Box, Cover, without
 
 
 def begun(
-    base: Base, overlay: OverlayEntry, sheet: SheetEntry, coverage: Iterable[Cover], message: str
+    base: Base, overlay: Covering, sheet: Any, coverage: Iterable[Cover], message: str
 ) -> Root:
     """Enter a sheet that is going to be written, in a new overlay or one that is there.
 
-    Sheets of the overlay that were begun before, and never finished, are given up.
+    Sheets of the overlay that were begun before, and never finished, are given up. An overview
+    takes the place of another one of its array.
 
     Raises
     ------
     InvalidRequestError
-        If the catalog has as many overlays as one may have.
+        If the catalog has as many of them as one may have.
     """
-    known = _overlay(base, overlay.id)
-    if known is None and len(base.root.snapshot.overlays) >= MOST_OVERLAYS:
+    kind, operation = _KINDS[type(overlay)]
+    most = MOST_OVERLAYS if kind == "overlays" else MOST_OVERVIEWS
+    others: list[Covering] = list(getattr(base.root.snapshot, kind))
+    known = _found(base, overlay.id)
+    if known is None and len(others) >= most:
         raise InvalidRequestError(
-            f"the catalog has {MOST_OVERLAYS} overlays, and may not have more: drop one",
+            f"the catalog has {most} {kind}, and may not have more: drop one",
             Place(source=base.folder.url),
         )
     held = (known or overlay).covering((known or overlay).served)
     number = len(held.sheets)
     own = [replace(cover, sheet=number) for cover in coverage]
-    entry = replace(held, sheets=(*held.sheets, sheet), coverage=())
-    entry = entry.covering((*held.coverage, *own))
-    others = base.root.snapshot.overlays
+    with_sheet: Any = replace(cast("Any", held), sheets=(*held.sheets, sheet), coverage=())
+    entry = with_sheet.covering((*held.coverage, *own))
     if known is None:
-        overlays = (*others, entry)
+        if kind == "overviews":
+            others = [each for each in others if each.array != overlay.array]
+        others.append(entry)
     else:
-        overlays = tuple(entry if each.id == entry.id else each for each in others)
-    content = replace(base.root.snapshot, overlays=overlays)
-    return following(base, content, "rechunk", message)
+        others = [entry if each.id == entry.id else each for each in others]
+    changes: Any = {kind: tuple(others)}
+    return following(base, replace(base.root.snapshot, **changes), operation, message)
 
 
 def finished(
     base: Base,
     overlay: str,
-    sheet: SheetEntry,
-    array: VirtualArray,
+    sheet: Any,
+    arrays: Mapping[str, VirtualArray],
     message: str,
     *,
     is_relative: bool,
@@ -66,9 +79,10 @@ def finished(
     Parameters
     ----------
     overlay
-        Id of its overlay.
-    array
-        The sheet as an array, whose sources have checksums.
+        Id of its overlay, or overview.
+    arrays
+        The sheet as an array, or several, by the names that its tables have for them. Their
+        sources have checksums.
     is_relative
         Whether addresses are stored relative to the catalog.
 
@@ -78,7 +92,7 @@ def finished(
         None if nothing is left of the sheet: its elements changed meanwhile, or somebody dropped
         its overlay.
     """
-    entry = _overlay(base, overlay)
+    entry: Any = _found(base, overlay)
     names = [each.name for each in entry.sheets] if entry is not None else []
     if entry is None or sheet.name not in names:
         return None
@@ -86,17 +100,21 @@ def finished(
     own = [cover for cover in entry.coverage if cover.sheet == number]
     rest = [piece for cover in entry.served for piece in _outside(cover, own)]
     name = new_id()
+    kind, operation = _KINDS[type(entry)]
 
     def write(drafts: Drafts) -> Root:
         urls: SourceUrls = "relative" if is_relative else "absolute"
-        part = write_part(drafts, name, {entry.array: array}, urls)
-        copies = _copies(drafts, part.entry, base.root.snapshot.overlays, sheet)
-        written = replace(sheet, part=part.entry, prefixes=part.prefixes, copies=copies)
+        part = write_part(drafts, name, arrays, urls)
+        written = replace(sheet, part=part.entry, prefixes=part.prefixes)
+        if isinstance(written, SheetEntry):
+            copies = _copies(drafts, part.entry, base.root.snapshot.overlays, sheet)
+            written = replace(written, copies=copies)
         sheets = tuple(written if each.name == sheet.name else each for each in entry.sheets)
         merged = replace(entry, sheets=sheets, coverage=()).covering((*rest, *own))
         before = base.root.snapshot
-        overlays = tuple(merged if each.id == overlay else each for each in before.overlays)
-        return following(base, replace(before, overlays=overlays), "rechunk", message, name=name)
+        every = tuple(merged if each.id == overlay else each for each in getattr(before, kind))
+        changes: Any = {kind: every}
+        return following(base, replace(before, **changes), operation, message, name=name)
 
     return Step(write, part_files(name))
 
@@ -123,16 +141,30 @@ def _copies(
     return copies if fits and len(copies) == len(found) else {}
 
 
-def dropped(base: Base, overlay: str, message: str) -> Root:
-    """Remove an overlay; `prune` removes its files when no snapshot names them any more."""
+def dropped(base: Base, overlays: Collection[str], message: str) -> Root:
+    """Remove overlays or overviews by their ids.
+
+    `prune` removes their files when no snapshot names them any more.
+    """
     before = base.root.snapshot
-    kept = tuple(each for each in before.overlays if each.id != overlay)
-    return following(base, replace(before, overlays=kept), "drop_overlay", message)
+    changes: Any = {
+        kind: tuple(each for each in getattr(before, kind) if each.id not in overlays)
+        for kind, _ in _KINDS.values()
+    }
+    kinds = {kind for kind, _ in _KINDS.values() if changes[kind] != getattr(before, kind)}
+    operation = "drop_overviews" if kinds == {"overviews"} else "drop_overlay"
+    return following(base, replace(before, **changes), operation, message)
 
 
-def _overlay(base: Base, name: str) -> OverlayEntry | None:
-    overlays = base.root.snapshot.overlays
-    return next((each for each in overlays if each.id == name), None)
+_KINDS: Mapping[type, tuple[str, str]] = {
+    OverlayEntry: ("overlays", "rechunk"),
+    OverviewEntry: ("overviews", "overviews"),
+}
+"""What a snapshot calls them, and the operation that writes them."""
+
+
+def _found(base: Base, name: str) -> Covering | None:
+    return next((each for each in base.root.snapshot.beside if each.id == name), None)
 
 
 def _outside(cover: Cover, others: Sequence[Cover]) -> Iterator[Cover]:

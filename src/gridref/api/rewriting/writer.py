@@ -580,7 +580,7 @@ def _rewrite(
     """Write units of one pass."""
     begun = time.perf_counter()
     reader = Reader(reader.ranges, n_threads=plan.n_threads, n_requests=plan.n_requests)
-    writer = _Writer(plan, reader, sink, prefix, path)
+    writer = ObjectWriter(plan, reader, sink, prefix, path)
     with DaemonThreads(1) as ahead, DaemonThreads(plan.n_threads) as writers:
         reads = map_ahead(ahead, writer.read, enumerate(units), 2)
         for done, (unit, values) in enumerate(reads, 1):
@@ -593,7 +593,7 @@ def _rewrite(
     return writer.written(time.perf_counter() - begun)
 
 
-class _Writer:
+class ObjectWriter:
     """A rewrite under way."""
 
     def __init__(
@@ -618,6 +618,10 @@ class _Writer:
     def read(self, numbered: tuple[int, Unit]) -> tuple[Unit, NDArray[Any] | None]:
         """Read a unit into one of two buffers by turns; None if all its objects are there."""
         number, unit = numbered
+        return unit, self.values(number, unit) if self.is_missing(unit) else None
+
+    def is_missing(self, unit: Unit) -> bool:
+        """Whether any object of a unit is not there; those that are count as found."""
         missing = False
         for coords in unit.objects():
             held = self._held(coords)
@@ -625,22 +629,27 @@ class _Writer:
                 missing = True
             else:
                 self.found[coords] = held
-        if not missing:
-            return unit, None
+        return missing
+
+    def values(self, number: int, unit: Unit) -> NDArray[Any]:
+        """The elements of a unit, in the buffer that units of such numbers have."""
         array, out = self.view.array, None
         if self._buffers:
             n_bytes = math.prod(unit.shape) * array.dtype.itemsize
             out = self._buffers[number % 2][:n_bytes].view(array.dtype).reshape(unit.shape)
         self.n_decoded += sum(cross.n_pieces for cross in plan_read(array, unit.region).crosses)
-        return unit, self.reader.read(array, unit.region, name=self.path, out=out)
+        return self.reader.read(array, unit.region, name=self.path, out=out)
 
     def put(self, unit: Unit, values: NDArray[Any] | None, coords: tuple[int, ...]) -> None:
         """Write an object of a unit that was read, if it is not there."""
-        if values is None or coords in self.found:
-            return
+        if values is not None:
+            self.put_object(coords, values[self.inside(unit, coords)])
+
+    def inside(self, unit: Unit, coords: tuple[int, ...]) -> tuple[slice | EllipsisType, ...]:
+        """Where the elements of an object are in those of its unit."""
         grid = self.view.metadata.grid
         # With "..." numpy leaves a single element in its array, and so as long as it is.
-        inside: tuple[slice | EllipsisType, ...] = (
+        return (
             *(
                 slice(start - part.start, start - part.start + n)
                 for start, n, part in zip(
@@ -649,9 +658,14 @@ class _Writer:
             ),
             ...,
         )
+
+    def put_object(self, coords: tuple[int, ...], values: NDArray[Any]) -> None:
+        """Write an object with these elements, if it is not there."""
+        if coords in self.found:
+            return
         name = self._name(coords)
         entries = _Entries(self._n_chunks(coords))
-        parts = self._parts(coords, values[inside], entries)
+        parts = self._parts(coords, values, entries)
         first = next(parts, None)
         if first is None:
             return

@@ -17,6 +17,7 @@ from rich.text import Text
 from gridref.errors import GridrefError, LeftOutWarning
 from gridref.faces.cli.change import (
     append_command,
+    overviews_command,
     prune_command,
     rechunk_command,
     refresh_command,
@@ -70,6 +71,7 @@ for _name, _command, _group in (
     ("remove", remove_command, CHANGE),
     ("relocate", relocate_command, CHANGE),
     ("rechunk", rechunk_command, CHANGE),
+    ("overviews", overviews_command, CHANGE),
     ("tag", tag_command, CHANGE),
     ("rollback", rollback_command, CHANGE),
     ("prune", prune_command, CHANGE),

@@ -395,6 +395,76 @@ def rechunk_command(
     _told(catalog, opened, after)
 
 
+def overviews_command(
+    catalog: Catalog,
+    array: Annotated[str, typer.Argument(help="Path of the array.", show_default=False)],
+    factor: Annotated[
+        int, typer.Option(help="How much coarser each level is than the one before.")
+    ] = 2,
+    levels: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of levels. Default: until no side is longer than 512.",
+            show_default=False,
+        ),
+    ] = None,
+    method: Annotated[str, typer.Option(help="mean, min, max, mode or nearest.")] = "mean",
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder or URL of the levels. Default: overlays in the catalog.",
+            show_default=False,
+        ),
+    ] = None,
+    codec: Annotated[
+        str, typer.Option(help="shuffle-zstd; or blosc, zstd, gzip, none: for all Zarr readers.")
+    ] = "shuffle-zstd",
+    memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="Memory that the process may take.")
+    ] = "1GB",
+    n_threads: Annotated[
+        int | None,
+        typer.Option("--threads", help="Threads that decode and encode. Default: one a core."),
+    ] = None,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Remove the levels of the array instead.")
+    ] = False,
+    quiet: Quiet = False,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Write coarser levels of an array beside the files, so that a whole image shows quickly.
+
+    Level n is overview_n/ARRAY. After changes of the catalog, levels are shown only if all files
+    that they are made of are the same; the same command writes what is missing. If the command is
+    interrupted or killed, the same command goes on.
+
+    Examples
+    --------
+        gridref overviews image.gridref band_data
+
+        gridref overviews image.gridref landcover --method mode --levels 4
+
+        gridref overviews image.gridref band_data --drop
+    """
+    opened = opened_catalog(catalog, storage_options)
+    if drop:
+        _told(catalog, opened, opened.drop_overviews(array))
+        return
+    with ScanProgress(Console(stderr=True), quiet, "steps") as progress:
+        after = opened.overviews(
+            array,
+            factor=factor,
+            levels=levels,
+            method=method,
+            to=to,
+            codec=codec,
+            memory=memory,
+            n_threads=n_threads,
+            progress=progress,
+        )
+    _told(catalog, opened, after)
+
+
 def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:
     """Say what a change did; exit status 1 if files were left out because they failed."""
     console = Console(stderr=True)

@@ -15,6 +15,7 @@ from rich.text import Text
 from gridref.api.inspect import Inspection
 from gridref.api.overlays import overlays_of
 from gridref.catalog import CatalogGroup
+from gridref.catalog.overviews import is_current
 from gridref.errors import NotRepresentableError
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.drawing import describe_arrays, draw_tree, layout_table, shortened
@@ -86,6 +87,21 @@ def overlay_lines(group: CatalogGroup, arrays: Container[str]) -> list[str]:
         if each.is_unfinished:
             parts.append("unfinished: the same rechunk goes on")
         lines.append(", ".join(parts))
+    return lines
+
+
+def overview_lines(group: CatalogGroup, arrays: Container[str]) -> list[str]:
+    """The overviews of some arrays of a catalog, a line each."""
+    lines = []
+    known = group.from_files().all_arrays()
+    for each in group.snapshot.overviews:
+        array = known[each.array]
+        if each.array in arrays and array.ndim > 1:
+            levels = f"{each.n_levels} level{'s' * (each.n_levels != 1)}"
+            line = f"{each.array}: overview, {each.method}, {levels} by {max(each.factors)}"
+            if not is_current(each, array):
+                line += ", out of date and not shown: the same gridref overviews mends it"
+            lines.append(line)
     return lines
 
 
@@ -288,6 +304,7 @@ def catalog_as_json(group: CatalogGroup, arrays: Arrays, options: ViewOptions) -
         "n_checksums": group.info.n_checksums,
         "left_out": left_out(group.report),
         "overlays": [asdict(each) for each in overlays_of(group)],
+        "overviews": overview_lines(group, arrays),
         "arrays": _arrays_as_json(arrays, options),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import threading
@@ -331,7 +332,7 @@ class Site:
                 inside.require(real_path(_root_file(address)))
             version = describe_source(_root_file(address), self.options.storage_options)
             group = self.options.opened(address)
-            pinned = f"{name}@{group.info.digest.removeprefix('sha256:')[:12]}"
+            pinned = f"{name}@{_pin_of(group)}"
         shown = self._shown(name, address, group, version, pinned)
         self.catalogs = {**self.catalogs, name: shown}
         if pinned:
@@ -373,3 +374,10 @@ def _catalogs_in(directory: str) -> list[tuple[str, str]]:
     with os.scandir(directory) as children:
         paths = [child.path for child in children if _is_catalog(child.path)]
     return sorted((_name_of(path), path) for path in paths)
+
+
+def _pin_of(group: CatalogGroup) -> str:
+    """What a catalog is pinned by: its digest, or another one where there are levels beside it."""
+    if group.shown == group.info.digest:
+        return group.info.digest.removeprefix("sha256:")[:12]
+    return hashlib.sha256(group.shown.encode()).hexdigest()[:12]

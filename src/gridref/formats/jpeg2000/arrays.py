@@ -37,11 +37,11 @@ from gridref.formats.jpeg2000.boxes import Boxes, read_boxes, reader_of
 from gridref.formats.jpeg2000.places import georeference_of
 from gridref.formats.jpeg2000.tiles import check_decoded_bytes, places_of_tiles
 from gridref.formats.options import ScanOptions
-from gridref.formats.tiff.metadata import geo_multiscales
 from gridref.io import ScanFile
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, shared_encoding
 from gridref.model.manifest import ChunkManifest
+from gridref.model.multiscales import geo_multiscales
 from gridref.model.scan_report import Fate
 
 _SMALLEST_SIDE = 128

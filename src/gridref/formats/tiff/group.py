@@ -28,12 +28,7 @@ from gridref.formats.georeference import SPATIAL_REF, Georeference, mapped
 from gridref.formats.tiff.directory import TEXT_TAGS, Tag
 from gridref.formats.tiff.geo import georeference_of
 from gridref.formats.tiff.images import Image, Level, TiffStructure
-from gridref.formats.tiff.metadata import (
-    BandMetadata,
-    geo_multiscales,
-    nodata_of,
-    read_gdal_metadata,
-)
+from gridref.formats.tiff.metadata import BandMetadata, nodata_of, read_gdal_metadata
 from gridref.formats.tiff.storage import (
     StoredImage,
     jpeg_prefix,
@@ -48,6 +43,7 @@ from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Encoding, transpose_codec
 from gridref.model.grid import ChunkGrid, chunk_counts
 from gridref.model.manifest import ChunkManifest, Source
+from gridref.model.multiscales import geo_multiscales
 from gridref.model.ome_zarr import axes_order, axis_type, image_attributes, omero
 from gridref.model.scan_report import Fate, Finding
 

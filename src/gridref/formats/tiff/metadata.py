@@ -8,15 +8,11 @@ sample= role= domain=>``, tag 42113 a number as text.
 `pixels_of` reads the channels of images from OME-XML.
 Source: OME data model 2016-06, ``Pixels`` and ``Channel``
 (https://www.openmicroscopy.org/Schemas/OME/2016-06/).
-
-`geo_multiscales` describes the levels of a pyramid.
-Source: the Zarr convention "multiscales" v0.1, which GeoZarr builds on
-(https://github.com/zarr-conventions/multiscales).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -189,39 +185,3 @@ def _number(text: str | None) -> int | None:
 def _children(element: ET.Element, name: str) -> Iterator[ET.Element]:
     """Children of that name in any namespace: each version of the schema has its own."""
     return (child for child in element if child.tag.rpartition("}")[2] == name)
-
-
-# Pyramids: arrays that show the same image at several resolutions
-
-_CONVENTION = {
-    "schema_url": (
-        "https://raw.githubusercontent.com/zarr-conventions/multiscales/refs/tags/v0.1/schema.json"
-    ),
-    "spec_url": "https://github.com/zarr-conventions/multiscales/blob/v0.1/README.md",
-    "uuid": "d35379db-88df-4056-af3a-620245f8e347",
-    "name": "multiscales",
-    "description": "Multiscale layout of zarr datasets",
-}
-
-
-def geo_multiscales(
-    paths: Sequence[str], shapes: Sequence[tuple[int, ...]], dims: Sequence[str]
-) -> dict[str, Any]:
-    """Group attributes of a georeferenced pyramid.
-
-    Parameters
-    ----------
-    paths
-        Path of each level's array below the group, the finest first.
-    dims
-        Dimension names of the finest level.
-    """
-    layout: list[dict[str, Any]] = []
-    for path, shape in zip(paths, shapes, strict=True):
-        ratio = [float(fine / coarse) for fine, coarse in zip(shapes[0], shape, strict=True)]
-        level: dict[str, Any] = {"asset": path}
-        if layout:
-            level["derived_from"] = paths[0]
-        level["transform"] = {"scale": ratio, "translation": [0.0] * len(ratio)}
-        layout.append(level)
-    return {"zarr_conventions": [_CONVENTION], "multiscales": {"layout": layout}}

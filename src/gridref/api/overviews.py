@@ -1,0 +1,396 @@
+"""Write overviews of arrays of a catalog: coarser levels, of which one picture needs few chunks.
+
+What is missing is written as one sheet: a folder with a Zarr v3 array for each level. It is entered
+in the catalog before, so that changes of other writers are followed, and gets its tables in the
+commit behind. A call that was killed is continued by the same call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gridref.api.readable import reader_for
+from gridref.api.rechunking import Keeper, array_to_write, stored_folder, target_of
+from gridref.api.rewriting.coarsening import METHODS, Coarsening
+from gridref.api.rewriting.levels import LevelsPlan, plan_levels, write_levels, written_levels
+from gridref.api.rewriting.plan import CODECS, Resources, requests_for
+from gridref.api.rewriting.writer import WrittenObject, checksums_of, sink_at
+from gridref.catalog.commit import Base, Step, new_id, read_base
+from gridref.catalog.document import Root
+from gridref.catalog.group import CatalogGroup
+from gridref.catalog.kept_report import CatalogReport
+from gridref.catalog.overlay_entries import MOST_COVERS
+from gridref.catalog.overview_entries import (
+    MOST_FACTOR,
+    MOST_LEVELS,
+    MOST_WINDOW,
+    LevelEntry,
+    LevelSheet,
+    OverviewEntry,
+)
+from gridref.catalog.overviews import is_current
+from gridref.catalog.sources import resolved_url
+from gridref.catalog.written_overlays import begun, dropped, finished
+from gridref.errors import InvalidRequestError, Message, Option, Place
+from gridref.io import describe_source, is_local
+from gridref.model.array import VirtualArray
+from gridref.model.encoding import Encoding
+from gridref.model.indexing import isel
+from gridref.model.levels import (
+    factors_of,
+    group_of_level,
+    whole_windows,
+    windows_of,
+)
+from gridref.model.manifest import Source
+from gridref.model.missing import MissingValues, meant_dtype
+from gridref.model.overlay import Box, Cover, without
+from gridref.model.scan_report import ScanReport
+from gridref.options import bytes_of, check_choice
+from gridref.serve.views import ArrayView
+
+SMALL_SIDE = 512
+"""By default levels are added until none is longer than that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A sheet that is to be written."""
+
+    overview: OverviewEntry
+    sheet: LevelSheet
+    coverage: tuple[Cover, ...]
+    plan: LevelsPlan
+
+
+@dataclass(frozen=True, eq=False)
+class Overviews[C: CatalogGroup]:
+    """Writes what the overview of an array lacks.
+
+    Attributes
+    ----------
+    keeper
+        Commits the changes.
+    path
+        Path of the array.
+    factors, n_levels, method, to, codec
+        What the overview is to be, as `OverviewEntry` has it.
+    memory, n_threads, progress
+        As for `Catalog.overviews`.
+    """
+
+    keeper: Keeper[C]
+    path: str
+    factors: tuple[int, ...]
+    n_levels: int
+    method: str
+    to: str | os.PathLike[str] | None
+    codec: str
+    memory: int
+    n_threads: int | None = None
+    progress: Callable[[int, int], None] | None = None
+
+    def planned(self, base: Base) -> Draft | None:
+        """The next sheet to write; None if the overview is whole."""
+        array = array_to_write(base.group, self.path)
+        overview = self._overview(base, array)
+        if is_current(overview, array):
+            return None
+        whole: Box = tuple((0, extent) for extent in array.shape)
+        missing: list[Box] = []
+        for level in range(1, overview.n_levels + 1):
+            windows = overview.windows(level)
+            held = [
+                windows_of(each.box, windows, array.shape)
+                for each in overview.level_covers(level, array.shape)
+            ]
+            missing += without(whole, held)
+        target = target_of(missing, overview.served)
+        box = whole_windows(target, factors_of(self.factors, self.n_levels), array.shape)
+        shape = tuple(high - low for low, high in box)
+        cover = Cover(0, (0,) * array.ndim, tuple(low for low, _ in box), shape)
+        sheet, plan = self._sheet(base, array, overview, box)
+        return Draft(overview, sheet, (cover,), plan)
+
+    def run(self) -> list[str]:
+        """Write sheet by sheet, and commit each one; return what was done."""
+        lines: list[str] = []
+        written: set[str] = set()
+        while True:
+            drafts: list[Draft] = []
+
+            def begin(base: Base, drafts: list[Draft] = drafts) -> Root | None:
+                drafts.clear()
+                draft = self.planned(base)
+                if draft is None or draft.sheet.name in written or len(written) >= MOST_COVERS:
+                    return None
+                drafts[:] = [draft]
+                if _is_begun(base, draft):
+                    return None
+                said = f"{self.path}: begun"
+                return begun(base, draft.overview, draft.sheet, draft.coverage, said)
+
+            self.keeper.commit(begin)
+            if not drafts:
+                return lines
+            lines.append(self._write(drafts[0]))
+            written.add(drafts[0].sheet.name)
+
+    def _write(self, draft: Draft) -> str:
+        """Write a sheet and its tables; return what was done."""
+        url, options = self.keeper.access().folder.url, self.keeper.storage_options
+        to = f"{resolved_url(draft.overview.to, url)}/{draft.overview.id}/{draft.sheet.name}"
+        sink, plan = sink_at(to, options), draft.plan
+        reader = reader_for(options, cache_bytes=0)
+        done = write_levels(plan, reader, sink, path=self.path, progress=self.progress)
+        for level, view in enumerate(plan.views, 1):
+            sink.put(f"{level}/zarr.json", [json.dumps(view.metadata.to_json()).encode()])
+        sink.clean()
+
+        def source_of(written: WrittenObject) -> Source:
+            address = f"{to}/{written.name}"
+            checksums = checksums_of(written)
+            if is_local(address):
+                return Source(address, written.n_bytes, told_by="size", chunk_checksums=checksums)
+            return replace(describe_source(address, options), chunk_checksums=checksums)
+
+        levels = written_levels(plan, done, source_of)
+        arrays = {draft.overview.paths[level - 1]: array for level, array in levels.items()}
+        objects = [each for level in done for each in level.objects]
+        stored_bytes = sum(int(each.length.sum()) for each in objects)
+        sheet = replace(draft.sheet, n_objects=len(objects), stored_bytes=stored_bytes)
+        n_levels = len(levels)
+        said = f"{self.path}: {self.method}, {n_levels} level{'s' * (n_levels != 1)}"
+        is_used = True
+
+        def finish(base: Base) -> Step | None:
+            nonlocal is_used
+            is_relative = not is_local(draft.overview.to) or not os.path.isabs(draft.overview.to)
+            step = finished(base, draft.overview.id, sheet, arrays, said, is_relative=is_relative)
+            is_used = step is not None
+            return step
+
+        self.keeper.commit(finish)
+        times = plan.tiles.n_decoded / max(1, plan.tiles.n_stored)
+        often = "once" if times <= 1 else f"{times:.3g} times"
+        line = f"{said}, {stored_bytes / 1e6:.3g} MB, each stored chunk decoded {often}"
+        return line if is_used else f"{line}. Its files changed meanwhile, so it is not used"
+
+    def _overview(self, base: Base, array: VirtualArray) -> OverviewEntry:
+        """The overview that is asked for: the one that is there, or a new one."""
+        to = stored_folder(base.folder.url, self.to)
+        missing = MissingValues.of(array).key
+        wanted = (self.path, to, self.factors, self.n_levels, self.method, missing, self.codec)
+        for each in base.root.snapshot.overviews:
+            said = (each.array, each.to, each.factors, each.n_levels, each.method, each.missing)
+            if (*said, each.codec) == wanted:
+                return each
+        return OverviewEntry(new_id(), *wanted)
+
+    def _sheet(
+        self, base: Base, array: VirtualArray, overview: OverviewEntry, box: Box
+    ) -> tuple[LevelSheet, LevelsPlan]:
+        """A sheet with the levels of a box, and how it is written."""
+        part = isel(array, {axis: slice(*along) for axis, along in enumerate(box)})
+        is_label = array.dims == (self.path.rpartition("/")[2],)
+        dtype = np.dtype(np.float64) if is_label and array.dtype.kind in "iu" else array.dtype
+        coarsening = Coarsening(
+            self.method,
+            self.factors,
+            self.n_levels,
+            MissingValues.of(array),
+            meant_dtype(array),
+            dtype,
+        )
+        is_near = is_local(resolved_url(overview.to, base.folder.url))
+        resources = Resources(self.memory, self.n_threads, requests_for(part), is_streamed=is_near)
+        plan = plan_levels(part, coarsening, self.codec, resources)
+        levels = []
+        for view in plan.views:
+            assert view.shards is not None
+            shards = tuple(axis.uniform_length for axis in view.shards.grid.axes)
+            levels.append(LevelEntry(shards, _encoding(view)))
+        content = base.root.snapshot.root.all_arrays()[self.path].content
+        documents = [view.metadata.to_json() for view in plan.views]
+        said = json.dumps([self.path, content, box, self.method, documents], default=str)
+        name = hashlib.sha256(said.encode()).hexdigest()[:16]
+        taken = [sheet.name for sheet in overview.sheets if sheet.part is not None]
+        while name in taken:  # of files that were others meanwhile, and are the same again
+            name = hashlib.sha256(name.encode()).hexdigest()[:16]
+        return LevelSheet(name, part.shape, content, tuple(levels)), plan
+
+
+def _encoding(view: ArrayView) -> Encoding:
+    """Of the chunks of a level."""
+    assert view.shards is not None
+    return Encoding(view.shards.chunk_shape, view.metadata.dtype, view.chunk_codecs)
+
+
+def _is_begun(base: Base, draft: Draft) -> bool:
+    """Whether an earlier call entered a sheet that has not changed since."""
+    for each in base.root.snapshot.overviews:
+        names = [sheet.name for sheet in each.sheets]
+        if each.id == draft.overview.id and draft.sheet.name in names:
+            number = names.index(draft.sheet.name)
+            held = {cover.box for cover in each.coverage if cover.sheet == number}
+            return held == {cover.box for cover in draft.coverage}
+    return False
+
+
+def overviews[C: CatalogGroup](
+    keeper: Keeper[C],
+    array: str,
+    *,
+    factor: int,
+    levels: int | None,
+    method: str,
+    to: str | os.PathLike[str] | None,
+    codec: str,
+    memory: int | str,
+    n_threads: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> C:
+    """Write what the overview of an array lacks: see `Catalog.overviews`."""
+    path = array.strip("/")
+    check_choice("method", method, METHODS)
+    check_choice("codec", codec, tuple(CODECS))
+    base = read_base(keeper.access())
+    found = array_to_write(base.group, path)
+    factors, n_levels = _checked(base.group, path, found, factor, levels, method)
+    options = (to, codec, bytes_of("memory", memory), n_threads)
+    lines: list[str] = []
+    for label in _labels(base.group, path, found, factors, keeper.storage_options):
+        Overviews(keeper, label, (factor,), n_levels, "mean", *options).run()
+    run = Overviews(keeper, path, factors, n_levels, method, *options, progress)
+    lines += run.run() or [f"{path}: nothing is missing"]
+    catalog = keeper.commit(lambda _: None)
+    report = CatalogReport.of(ScanReport(lines=tuple(lines)), catalog.snapshot.drifts)
+    return replace(catalog, report=report)
+
+
+def drop(base: Base, array: str) -> Root:
+    """The catalog without the overview of an array, and those of labels that no other one needs."""
+    path = array.strip("/")
+    every = base.root.snapshot.overviews
+    mine = [each for each in every if each.array == path]
+    if not mine:
+        raise InvalidRequestError("the array has no overview", Place(variable=path))
+    head = path.rpartition("/")[0]
+    arrays = base.group.all_arrays()
+    beside = [each for each in every if each.array.rpartition("/")[0] == head]
+    labels = [each for each in beside if arrays[each.array].dims == (_name(each.array),)]
+    images = [each for each in beside if each not in labels and each not in mine]
+    used = {dim for each in images for dim in arrays[each.array].dims}
+    unused = [each for each in labels if _name(each.array) not in used]
+    return dropped(base, [each.id for each in (*mine, *unused)], path)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _checked(
+    group: CatalogGroup,
+    path: str,
+    array: VirtualArray,
+    factor: int,
+    levels: int | None,
+    method: str,
+) -> tuple[tuple[int, ...], int]:
+    """Factors along each dimension, and the number of levels.
+
+    Raises
+    ------
+    InvalidRequestError
+        For numbers that cannot be, elements that cannot be averaged, or levels that the files have.
+    """
+    place = Place(variable=path)
+    if type(factor) is not int or not 2 <= factor <= MOST_FACTOR:
+        reason = Message(Option("factor", factor), f" is none of 2 to {MOST_FACTOR}")
+        raise InvalidRequestError(reason)
+    if array.dtype.kind not in "iufb" or array.ndim < 2:
+        raise InvalidRequestError(
+            f"{array.shape} of {array.dtype} has no overviews: no numbers, or no image", place
+        )
+    if method == "mean" and (why := _why_no_mean(group, path, array)):
+        reason = Message(f"{why} have no mean: give ", Option("method", "mode"), " or nearest")
+        raise InvalidRequestError(reason, place)
+    factors = (1,) * (array.ndim - 2) + (factor, factor)
+    sides = array.shape[-2:]
+    n_levels, longest = 1, -(-max(sides) // factor)
+    while longest > SMALL_SIDE:
+        n_levels, longest = n_levels + 1, -(-longest // factor)
+    n_levels = n_levels if levels is None else levels
+    is_many = type(n_levels) is not int or not 1 <= n_levels <= MOST_LEVELS
+    if is_many or factor ** (2 * n_levels) > MOST_WINDOW or factor ** (n_levels - 1) >= max(sides):
+        reason = Message(
+            Option("levels", n_levels), f" is not possible for {sides[0]} by {sides[1]} elements"
+        )
+        raise InvalidRequestError(reason, place)
+    head = path.rpartition("/")[0]
+    for level in range(1, n_levels + 1):
+        held = f"{head}/{group_of_level(level)}".lstrip("/")
+        if held in group:
+            raise InvalidRequestError(
+                f"the files have coarser levels already, in the group {held!r}", place
+            )
+    arrays = group.all_arrays()
+    for each in group.snapshot.overviews:
+        other = arrays[each.array]
+        is_beside = each.array.rpartition("/")[0] == head and each.array != path
+        is_image = other.ndim > 1
+        if (
+            is_beside
+            and is_image
+            and {*other.dims} & {*array.dims[-2:]}
+            and max(each.factors) != factor
+        ):
+            reason = Message(
+                f"{each.array} beside it has overviews by {max(each.factors)}: give ",
+                Option("factor", max(each.factors)),
+            )
+            raise InvalidRequestError(reason, place)
+    return factors, n_levels
+
+
+def _why_no_mean(group: CatalogGroup, path: str, array: VirtualArray) -> str:
+    """Why elements have no mean; empty if they have one."""
+    if array.dtype.kind == "b":
+        return "booleans"
+    is_named = {"flag_values", "flag_meanings", "flag_masks"} & {*array.attrs}
+    if is_named or array.enumeration is not None:
+        return "categories"
+    if f"{path.rpartition('/')[0]}/color_map".lstrip("/") in group:
+        return "numbers of colours"
+    if "direction" in str(array.attrs.get("standard_name", "")):
+        return "directions"
+    return ""
+
+
+def _labels(
+    group: CatalogGroup,
+    path: str,
+    array: VirtualArray,
+    factors: tuple[int, ...],
+    storage_options: Mapping[str, Any] | None,
+) -> list[str]:
+    """Paths of the labels that levels have, too: numbers that rise or fall all along."""
+    head, arrays = path.rpartition("/")[0], group.all_arrays()
+    found = []
+    for dim, factor in zip(array.dims, factors, strict=True):
+        label = f"{head}/{dim}".lstrip("/")
+        held = arrays.get(label)
+        if factor == 1 or held is None or held.dims != (dim,) or held.dtype.kind not in "iuf":
+            continue
+        values = reader_for(storage_options).read(held.with_changes(overlays=()), name=label)
+        steps = np.diff(values.astype(np.float64))
+        if (steps > 0).all() or (steps < 0).all():
+            found.append(label)
+    return found
