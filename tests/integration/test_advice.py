@@ -495,6 +495,14 @@ def _all(where: str, *tokens: str, by: str) -> dict[tuple[str, str], str]:
 _RAGGED = "integration/test_ragged_archives.py::"
 _COPYING = "integration/test_copying.py::"
 TESTED_ELSEWHERE = {
+    (
+        "api/overviews.py",
+        "method='mode'",
+    ): "integration/test_overviews.py::test_what_cannot_be",
+    (
+        "api/overviews.py",
+        "factor=",
+    ): "integration/test_overviews.py::test_what_cannot_be",
     **_all(
         "api/copying.py",
         "arrays=",
@@ -679,6 +687,7 @@ TESTED_ELSEWHERE = {
 """Advice that other tests follow; they compare values and labels with other readers."""
 
 NO_ADVICE = {
+    ("api/overviews.py", "levels="),  # what was asked for
     ("api/rechunking.py", "where="),  # what was asked for
     ("catalog/overlays.py", "overlay="),
     ("api/catalog.py", "overlay="),

@@ -295,3 +295,13 @@ def test_what_cannot_be(images: Images, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="categories have no mean"):
         classes.open().overviews("tas")
     assert classes.open().overviews("tas", method="mode")["overview_1/tas"][0, 0, 0] == 1  # type: ignore[index]
+    with h5py.File(tmp_path / "two.h5", "w") as file:
+        for name in ("a", "b"):
+            file[name] = np.arange(64.0).reshape(8, 8)
+            file[name].dims[0].label, file[name].dims[1].label = "y", "x"
+    gridref.build(str(tmp_path / "two.h5"), str(tmp_path / "two.gridref"))
+    two = gridref.open_catalog(tmp_path / "two.gridref").overviews("a", factor=4, levels=1)
+    with pytest.raises(InvalidRequestError, match="give factor=4"):
+        two.overviews("b", levels=1)
+    two = two.overviews("b", factor=4, levels=1)
+    assert two["overview_1/b"][...].tolist() == [[13.5, 17.5], [45.5, 49.5]]  # type: ignore[index]
