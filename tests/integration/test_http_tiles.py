@@ -204,6 +204,8 @@ def test_missing_values_are_transparent(served: str) -> None:
 
 
 def test_the_coarsest_level_that_suffices_is_drawn() -> None:
+    built_viewer()
+
     def level(number: int) -> dict[str, VirtualArray]:
         rows, columns = 1440 // 2**number, 2880 // 2**number
         north = 90 - (np.arange(rows) + 0.5) * 180 / rows

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from gridref.catalog import CatalogGroup
 from gridref.io import SourcePool
 from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
 from gridref.model.indexing import isel, isel_overlays
@@ -93,6 +92,8 @@ def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:
 
 def from_files[G: VirtualGroup](group: G) -> G:
     """The group with arrays that are read from the files alone, without levels beside them."""
+    from gridref.catalog import CatalogGroup
+
     if isinstance(group, CatalogGroup):
         group = group.from_files()
     groups = {name: from_files(below) for name, below in group.groups.items()}
