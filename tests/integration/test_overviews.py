@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import gridref
-import gridref.api.overviews as module
+import gridref.api.sheets as module
 from gridref.api.catalog import write_catalog
 from gridref.catalog.document import digest_of
 from gridref.errors import InvalidRequestError, ReadError, SourceNotAllowedError

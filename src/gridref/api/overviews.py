@@ -1,13 +1,10 @@
 """Write overviews of arrays of a catalog: coarser levels, of which one picture needs few chunks.
 
-What is missing is written as one sheet: a folder with a Zarr v3 array for each level. It is entered
-in the catalog before, so that changes of other writers are followed, and gets its tables in the
-commit behind. A call that was killed is continued by the same call.
+What is missing is written as one sheet: a folder with a Zarr v3 array for each level.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -17,16 +14,26 @@ from typing import Any
 import numpy as np
 
 from gridref.api.readable import reader_for
-from gridref.api.rechunking import Keeper, array_to_write, stored_folder, target_of
 from gridref.api.rewriting.coarsening import METHODS, Coarsening
 from gridref.api.rewriting.levels import LevelsPlan, plan_levels, write_levels, written_levels
 from gridref.api.rewriting.plan import CODECS, Resources, requests_for
-from gridref.api.rewriting.writer import WrittenObject, checksums_of, sink_at
-from gridref.catalog.commit import Base, Step, new_id, read_base
+from gridref.api.rewriting.writer import sink_at
+from gridref.api.sheets import (
+    Draft,
+    Keeper,
+    WrittenSheet,
+    array_to_write,
+    sheet_folder,
+    sheet_name,
+    source_in,
+    stored_folder,
+    target_of,
+    write_sheets,
+)
+from gridref.catalog.commit import Base, new_id, read_base
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.kept_report import CatalogReport
-from gridref.catalog.overlay_entries import MOST_COVERS
 from gridref.catalog.overview_entries import (
     MOST_FACTOR,
     MOST_LEVELS,
@@ -37,9 +44,9 @@ from gridref.catalog.overview_entries import (
 )
 from gridref.catalog.overviews import is_current
 from gridref.catalog.sources import resolved_url
-from gridref.catalog.written_overlays import begun, dropped, finished
+from gridref.catalog.written_overlays import dropped
 from gridref.errors import InvalidRequestError, Message, Option, Place
-from gridref.io import describe_source, is_local
+from gridref.io import is_local
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.indexing import isel
@@ -49,7 +56,6 @@ from gridref.model.levels import (
     whole_windows,
     windows_of,
 )
-from gridref.model.manifest import Source
 from gridref.model.missing import MissingValues, meant_dtype
 from gridref.model.overlay import Box, Cover, without
 from gridref.model.scan_report import ScanReport
@@ -60,18 +66,11 @@ SMALL_SIDE = 512
 """By default levels are added until none is longer than that."""
 
 
-@dataclass(frozen=True, eq=False)
-class Draft:
-    """A sheet that is to be written."""
-
-    overview: OverviewEntry
-    sheet: LevelSheet
-    coverage: tuple[Cover, ...]
-    plan: LevelsPlan
+type _Draft = Draft[OverviewEntry, LevelSheet, LevelsPlan]
 
 
 @dataclass(frozen=True, eq=False)
-class Overviews[C: CatalogGroup]:
+class Overviews:
     """Writes what the overview of an array lacks.
 
     Attributes
@@ -86,7 +85,7 @@ class Overviews[C: CatalogGroup]:
         As for `Catalog.overviews`.
     """
 
-    keeper: Keeper[C]
+    keeper: Keeper[Any]
     path: str
     factors: tuple[int, ...]
     n_levels: int
@@ -97,7 +96,7 @@ class Overviews[C: CatalogGroup]:
     n_threads: int | None = None
     progress: Callable[[int, int], None] | None = None
 
-    def planned(self, base: Base) -> Draft | None:
+    def planned(self, base: Base) -> _Draft | None:
         """The next sheet to write; None if the overview is whole."""
         array = array_to_write(base.group, self.path)
         overview = self._overview(base, array)
@@ -121,67 +120,28 @@ class Overviews[C: CatalogGroup]:
 
     def run(self) -> list[str]:
         """Write sheet by sheet, and commit each one; return what was done."""
-        lines: list[str] = []
-        written: set[str] = set()
-        while True:
-            drafts: list[Draft] = []
+        return write_sheets(self.keeper, self.path, self.planned, self._write)
 
-            def begin(base: Base, drafts: list[Draft] = drafts) -> Root | None:
-                drafts.clear()
-                draft = self.planned(base)
-                if draft is None or draft.sheet.name in written or len(written) >= MOST_COVERS:
-                    return None
-                drafts[:] = [draft]
-                if _is_begun(base, draft):
-                    return None
-                said = f"{self.path}: begun"
-                return begun(base, draft.overview, draft.sheet, draft.coverage, said)
-
-            self.keeper.commit(begin)
-            if not drafts:
-                return lines
-            lines.append(self._write(drafts[0]))
-            written.add(drafts[0].sheet.name)
-
-    def _write(self, draft: Draft) -> str:
-        """Write a sheet and its tables; return what was done."""
-        url, options = self.keeper.access().folder.url, self.keeper.storage_options
-        to = f"{resolved_url(draft.overview.to, url)}/{draft.overview.id}/{draft.sheet.name}"
-        sink, plan = sink_at(to, options), draft.plan
+    def _write(self, draft: _Draft) -> WrittenSheet:
+        """Write the levels of a sheet."""
+        plan, options = draft.plan, self.keeper.storage_options
+        folder = sheet_folder(self.keeper, draft)
+        sink = sink_at(folder, options)
         reader = reader_for(options, cache_bytes=0)
         done = write_levels(plan, reader, sink, path=self.path, progress=self.progress)
         for level, view in enumerate(plan.views, 1):
             sink.put(f"{level}/zarr.json", [json.dumps(view.metadata.to_json()).encode()])
         sink.clean()
-
-        def source_of(written: WrittenObject) -> Source:
-            address = f"{to}/{written.name}"
-            checksums = checksums_of(written)
-            if is_local(address):
-                return Source(address, written.n_bytes, told_by="size", chunk_checksums=checksums)
-            return replace(describe_source(address, options), chunk_checksums=checksums)
-
-        levels = written_levels(plan, done, source_of)
-        arrays = {draft.overview.paths[level - 1]: array for level, array in levels.items()}
+        levels = written_levels(plan, done, source_in(folder, options))
+        arrays = {draft.entry.paths[level - 1]: array for level, array in levels.items()}
         objects = [each for level in done for each in level.objects]
         stored_bytes = sum(int(each.length.sum()) for each in objects)
         sheet = replace(draft.sheet, n_objects=len(objects), stored_bytes=stored_bytes)
-        n_levels = len(levels)
-        said = f"{self.path}: {self.method}, {n_levels} level{'s' * (n_levels != 1)}"
-        is_used = True
-
-        def finish(base: Base) -> Step | None:
-            nonlocal is_used
-            is_relative = not is_local(draft.overview.to) or not os.path.isabs(draft.overview.to)
-            step = finished(base, draft.overview.id, sheet, arrays, said, is_relative=is_relative)
-            is_used = step is not None
-            return step
-
-        self.keeper.commit(finish)
+        said = f"{self.path}: {self.method}, {len(levels)} level{'s' * (len(levels) != 1)}"
         times = plan.tiles.n_decoded / max(1, plan.tiles.n_stored)
         often = "once" if times <= 1 else f"{times:.3g} times"
-        line = f"{said}, {stored_bytes / 1e6:.3g} MB, each stored chunk decoded {often}"
-        return line if is_used else f"{line}. Its files changed meanwhile, so it is not used"
+        details = [f"{stored_bytes / 1e6:.3g} MB", f"each stored chunk decoded {often}"]
+        return WrittenSheet(sheet, arrays, said, details)
 
     def _overview(self, base: Base, array: VirtualArray) -> OverviewEntry:
         """The overview that is asked for: the one that is there, or a new one."""
@@ -219,11 +179,7 @@ class Overviews[C: CatalogGroup]:
             levels.append(LevelEntry(shards, _encoding(view)))
         content = base.root.snapshot.root.all_arrays()[self.path].content
         documents = [view.metadata.to_json() for view in plan.views]
-        said = json.dumps([self.path, content, box, self.method, documents], default=str)
-        name = hashlib.sha256(said.encode()).hexdigest()[:16]
-        taken = [sheet.name for sheet in overview.sheets if sheet.part is not None]
-        while name in taken:  # of files that were others meanwhile, and are the same again
-            name = hashlib.sha256(name.encode()).hexdigest()[:16]
+        name = sheet_name([self.path, content, box, self.method, documents], overview.sheets)
         return LevelSheet(name, part.shape, content, tuple(levels)), plan
 
 
@@ -231,17 +187,6 @@ def _encoding(view: ArrayView) -> Encoding:
     """Of the chunks of a level."""
     assert view.shards is not None
     return Encoding(view.shards.chunk_shape, view.metadata.dtype, view.chunk_codecs)
-
-
-def _is_begun(base: Base, draft: Draft) -> bool:
-    """Whether an earlier call entered a sheet that has not changed since."""
-    for each in base.root.snapshot.overviews:
-        names = [sheet.name for sheet in each.sheets]
-        if each.id == draft.overview.id and draft.sheet.name in names:
-            number = names.index(draft.sheet.name)
-            held = {cover.box for cover in each.coverage if cover.sheet == number}
-            return held == {cover.box for cover in draft.coverage}
-    return False
 
 
 def overviews[C: CatalogGroup](

@@ -1,20 +1,17 @@
 """Write overlays of arrays of a catalog, and keep them up to date.
 
-`Rechunk` writes one sheet: a Zarr v3 array in a folder of its own, with the elements of one box of
-the array. It is entered in the catalog before, so that changes of other writers are followed, and
-gets its tables in the commit behind. A call that was killed is continued by the same call.
+What is missing is written as sheets: Zarr v3 arrays, each with the elements of one box of the
+array. Sheets of small labels have no folder: their chunks are in the tables of the catalog.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -35,32 +32,39 @@ from gridref.api.rewriting.writer import (
     MemorySink,
     Rewritten,
     Sink,
-    WrittenObject,
-    checksums_of,
     inlined,
     own_folder,
     rewrite,
     sink_at,
     written_array,
 )
+from gridref.api.sheets import (
+    Draft,
+    Keeper,
+    WrittenSheet,
+    array_to_write,
+    sheet_folder,
+    sheet_name,
+    source_in,
+    stored_folder,
+    target_of,
+    write_sheets,
+)
 from gridref.api.workers import Pool, pool_of
-from gridref.catalog.commit import Access, Base, Step, Wanted, new_id, read_base
-from gridref.catalog.document import Root
+from gridref.catalog.commit import Base, new_id, read_base
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.overlay_entries import (
     INSIDE,
-    MOST_COVERS,
     Label,
     OverlayEntry,
     SheetEntry,
     Where,
 )
 from gridref.catalog.sheet_folders import SPILL
-from gridref.catalog.sources import relative_url, resolved_url
-from gridref.catalog.written_overlays import begun, finished
+from gridref.catalog.sources import resolved_url
 from gridref.errors import InvalidRequestError, Message, Option, Place
-from gridref.io import absolute_url, describe_source, is_local
+from gridref.io import is_local
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Encoding
@@ -81,8 +85,6 @@ MOST_CHUNK_BYTES = 64 * 10**6
 """Larger chunks are refused: one point would read all of one."""
 KEPT_BYTES = 256 * 2**10
 """Decoded size up to which labels are kept in the catalog's tables, without objects."""
-MOST_SHEETS = 8
-"""With more sheets, an update writes the smallest ones anew as one."""
 
 
 @dataclass(frozen=True)
@@ -111,78 +113,11 @@ class Asked:
     codec: str = "shuffle-zstd"
 
 
-# Writing sheets
+type _Draft = Draft[OverlayEntry, SheetEntry, RewritePlan]
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
-    """A sheet that is to be written.
-
-    Attributes
-    ----------
-    overlay
-        Its overlay.
-    sheet
-        The sheet, without tables.
-    box
-        Its elements in the array.
-    coverage
-        Those of them that some file holds.
-    plan
-        How it is written.
-    """
-
-    overlay: OverlayEntry
-    sheet: SheetEntry
-    box: Box
-    coverage: tuple[Cover, ...]
-    plan: RewritePlan
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether its chunks are kept in the catalog's table, as those of labels are."""
-        is_small = len(self.sheet.shape) == 1 and self.plan.view.array.nbytes <= KEPT_BYTES
-        return is_small and self.overlay.to == INSIDE
-
-
-@dataclass(frozen=True, eq=False)
-class _Written:
-    """A sheet whose chunks are written.
-
-    Attributes
-    ----------
-    sheet
-        The sheet, without tables.
-    array
-        The sheet as an array.
-    n_adopted
-        How many of its shards an earlier run had written.
-    """
-
-    sheet: SheetEntry
-    array: VirtualArray
-    n_adopted: int = 0
-
-
-class Keeper[C: CatalogGroup](Protocol):
-    """Commits changes; returns the catalog as it is then."""
-
-    @property
-    def storage_options(self) -> Mapping[str, Any] | None:
-        """Options of fsspec's filesystems."""
-        ...
-
-    def access(self) -> Access:
-        """How the catalog is reached."""
-        ...
-
-    def commit(self, change: Callable[[Base], Wanted]) -> C:
-        """Commit what a change makes of the newest snapshot."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Rechunk[C: CatalogGroup]:
+class Rechunk:
     """Writes the sheets that an overlay of an array lacks.
 
     Attributes
@@ -203,7 +138,7 @@ class Rechunk[C: CatalogGroup]:
         Workers that write; None for this process.
     """
 
-    keeper: Keeper[C]
+    keeper: Keeper[Any]
     path: str
     asked: Asked
     memory: int
@@ -211,7 +146,7 @@ class Rechunk[C: CatalogGroup]:
     progress: Callable[[int, int], None] | None = None
     pool: Pool | None = None
 
-    def planned(self, base: Base) -> Draft | None:
+    def planned(self, base: Base) -> _Draft | None:
         """The next sheet to write; None if the overlay has all elements that files hold.
 
         Raises
@@ -244,32 +179,11 @@ class Rechunk[C: CatalogGroup]:
             )
             for each in coverage
         )
-        return Draft(overlay, sheet, target, merged(covers), plan)
+        return Draft(overlay, sheet, merged(covers), plan)
 
-    def run(self) -> tuple[C, list[str]]:
-        """Write sheet by sheet, and commit each one; return the catalog, and what was done."""
-        lines: list[str] = []
-        written: set[str] = set()
-        while True:
-            drafts: list[Draft] = []
-
-            def begin(base: Base, drafts: list[Draft] = drafts) -> Root | None:
-                drafts.clear()
-                draft = self.planned(base)
-                # What an overlay cannot list, because it falls into too many boxes, stays missing.
-                if draft is None or draft.sheet.name in written or len(written) >= MOST_COVERS:
-                    return None
-                drafts[:] = [draft]
-                if _is_begun(base, draft):
-                    return None
-                said = f"{self.path}: begun"
-                return begun(base, draft.overlay, draft.sheet, draft.coverage, said)
-
-            catalog = self.keeper.commit(begin)
-            if not drafts:
-                return catalog, lines
-            lines.append(self._write(drafts[0]))
-            written.add(drafts[0].sheet.name)
+    def run(self) -> list[str]:
+        """Write sheet by sheet, and commit each one; return what was done."""
+        return write_sheets(self.keeper, self.path, self.planned, self._write)
 
     def described(self, base: Base) -> list[str]:
         """What would be written next."""
@@ -282,70 +196,37 @@ class Rechunk[C: CatalogGroup]:
         memory = f"at most {plan.peak_bytes / 1e6:.0f} MB of memory"
         return [f"{self.path}: {layout}, shards of {_sized(sheet.shards)}", f"{work}; {memory}"]
 
-    def _write(self, draft: Draft) -> str:
-        """Write a sheet and its tables; return what was done."""
-        written = self._in_tables(draft) if draft.is_kept else self._in_shards(draft)
-        sheet = written.sheet
-        said = f"{self.path}: {_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
-        is_used = True
-
-        def finish(base: Base) -> Step | None:
-            nonlocal is_used
-            to = draft.overlay.to
-            is_relative = not is_local(to) or not os.path.isabs(to)
-            step = finished(
-                base,
-                draft.overlay.id,
-                sheet,
-                {self.path: written.array},
-                said,
-                is_relative=is_relative,
-            )
-            is_used = step is not None
-            return step
-
-        self.keeper.commit(finish)
-        if draft.plan.first is not None:
-            shutil.rmtree(self._spill_folder(draft), ignore_errors=True)
-            sink_at(self._folder(draft), self.keeper.storage_options).clean()
-        n = sheet.n_objects
-        where = "the catalog" if draft.is_kept else f"{n} shard{'s' * (n != 1)}"
-        parts = [f"{said}: {sheet.stored_bytes / 1e6:.3g} MB in {where}"]
-        if written.n_adopted:
-            parts.append(f"{written.n_adopted} of them by an earlier run")
-        line = ", ".join([*parts, f"each stored chunk decoded {_often(draft.plan)}"])
-        return line if is_used else f"{line}. Its files changed meanwhile, so it is not used"
-
-    def _in_tables(self, draft: Draft) -> _Written:
-        """Write the chunks of a sheet into its table of chunks."""
-        sink, view = MemorySink(), draft.plan.view
-        done = self._rewritten(draft, sink)
-        array = written_array(view, done.objects, lambda each: Source(each.name))
-        array = inlined(array, [sink.objects[each.name] for each in done.objects])
-        return _Written(replace(draft.sheet, stored_bytes=_stored_bytes(done)), array)
-
-    def _in_shards(self, draft: Draft) -> _Written:
-        """Write the shards of a sheet, as a Zarr array."""
-        to, options = self._folder(draft), self.keeper.storage_options
-        sink, view = sink_at(to, options), draft.plan.view
-        spill = None if draft.plan.first is None else self._spill_folder(draft)
-        done = self._rewritten(draft, sink, spill, self.pool)
-        sink.put("zarr.json", [json.dumps(view.metadata.to_json()).encode()])
-        sink.clean()
-
-        def source_of(written: WrittenObject) -> Source:
-            address = f"{to}/{written.name}"
-            checksums = checksums_of(written)
-            if is_local(address):
-                return Source(address, written.n_bytes, told_by="size", chunk_checksums=checksums)
-            return replace(describe_source(address, options), chunk_checksums=checksums)
-
-        n_objects, stored_bytes = len(done.objects), _stored_bytes(done)
+    def _write(self, draft: _Draft) -> WrittenSheet:
+        """Write the chunks of a sheet: those of small labels into its table, others into shards."""
+        view, options = draft.plan.view, self.keeper.storage_options
+        is_small = len(draft.sheet.shape) == 1 and view.array.nbytes <= KEPT_BYTES
+        if is_small and draft.entry.to == INSIDE:
+            kept = MemorySink()
+            done = self._rewritten(draft, kept)
+            array = written_array(view, done.objects, lambda each: Source(each.name))
+            array = inlined(array, [kept.objects[each.name] for each in done.objects])
+            spill, n_objects, where = None, 0, "the catalog"
+        else:
+            folder = sheet_folder(self.keeper, draft)
+            sink = sink_at(folder, options)
+            spill = None if draft.plan.first is None else self._spill_folder(draft, folder)
+            done = self._rewritten(draft, sink, spill, self.pool)
+            sink.put("zarr.json", [json.dumps(view.metadata.to_json()).encode()])
+            sink.clean()
+            array = written_array(view, done.objects, source_in(folder, options))
+            n_objects = len(done.objects)
+            where = f"{n_objects} shard{'s' * (n_objects != 1)}"
+        stored_bytes = sum(int(each.length.sum()) for each in done.objects)
         sheet = replace(draft.sheet, n_objects=n_objects, stored_bytes=stored_bytes)
-        return _Written(sheet, written_array(view, done.objects, source_of), done.n_adopted)
+        said = f"{self.path}: {_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
+        details = [f"{stored_bytes / 1e6:.3g} MB in {where}"]
+        if done.n_adopted and n_objects:
+            details.append(f"{done.n_adopted} of them by an earlier run")
+        details.append(f"each stored chunk decoded {_often(draft.plan)}")
+        return WrittenSheet(sheet, {self.path: array}, said, details, spill)
 
     def _rewritten(
-        self, draft: Draft, sink: Sink, spill: str | None = None, pool: Pool | None = None
+        self, draft: _Draft, sink: Sink, spill: str | None = None, pool: Pool | None = None
     ) -> Rewritten:
         """Write the objects of a sheet."""
         plan, options = draft.plan, self.keeper.storage_options
@@ -362,16 +243,11 @@ class Rechunk[C: CatalogGroup]:
             pool=pool,
         )
 
-    def _folder(self, draft: Draft) -> str:
-        """The folder of a sheet."""
-        to = resolved_url(draft.overlay.to, self.keeper.access().folder.url)
-        return f"{to}/{draft.overlay.id}/{draft.sheet.name}"
-
-    def _spill_folder(self, draft: Draft) -> str:
+    def _spill_folder(self, draft: _Draft, folder: str) -> str:
         """The folder for intermediate files, where all that write reach it."""
         if self.pool is None:
             return own_folder(draft.sheet.name)
-        return os.path.join(self._folder(draft), DRAFTS, SPILL)
+        return os.path.join(folder, DRAFTS, SPILL)
 
     def _overlay(self, base: Base, array: VirtualArray) -> OverlayEntry:
         """The overlay that is asked for: the one that is there, or a new one."""
@@ -417,12 +293,7 @@ class Rechunk[C: CatalogGroup]:
         plan = plan_rewrite(view, resources)
         encoding = Encoding(tuple(chunk_shape), array.dtype, view.chunk_codecs)
         content = base.root.snapshot.root.all_arrays()[self.path].content
-        document = view.metadata.to_json()
-        taken = [sheet.name for sheet in overlay.sheets if sheet.part is not None]
-        said = json.dumps([self.path, content, box, document], sort_keys=True, default=str)
-        name = hashlib.sha256(said.encode()).hexdigest()[:16]
-        while name in taken:  # of files that were others meanwhile, and are the same again
-            name = hashlib.sha256(name.encode()).hexdigest()[:16]
+        name = sheet_name([self.path, content, box, view.metadata.to_json()], overlay.sheets)
         return SheetEntry(name, part.shape, tuple(shards), encoding, content), plan
 
 
@@ -452,16 +323,14 @@ def rechunk[C: CatalogGroup](
     else:
         wanted = [Asked(chunks, **asked)]
     lines: list[str] = []
-    catalog = keeper.commit(lambda _: None)
     n_bytes = bytes_of("memory", memory)
     with pool_of(executor) as pool:
         for each in wanted:
             run = Rechunk(keeper, path, each, n_bytes, n_threads, progress, pool)
-            if dry_run:
-                lines += run.described(base)
-            else:
-                catalog, done = run.run()
-                lines += done or [f"{path}: nothing is missing"]
+            lines += (
+                run.described(base) if dry_run else run.run() or [f"{path}: nothing is missing"]
+            )
+    catalog = keeper.commit(lambda _: None)
     report = CatalogReport.of(ScanReport(lines=tuple(lines)), catalog.snapshot.drifts)
     return replace(catalog, report=report)
 
@@ -490,35 +359,6 @@ def _asked_before(group: CatalogGroup, entry: OverlayEntry) -> Asked:
     chunks = {dim: n for dim, n in zip(dims, entry.chunks, strict=True) if n}
     where = {dim: slice(*labels) for dim, labels in entry.where.items()}
     return Asked(chunks, where, codec=entry.codec)
-
-
-def _is_begun(base: Base, draft: Draft) -> bool:
-    """Whether an earlier call entered a sheet that has not changed since."""
-    begun = [each for each in base.root.snapshot.overlays if each.id == draft.overlay.id]
-    names = [sheet.name for each in begun for sheet in each.sheets]
-    if draft.sheet.name not in names:
-        return False
-    number = names.index(draft.sheet.name)
-    held = {cover.box for cover in begun[0].coverage if cover.sheet == number}
-    wanted = {cover.box for cover in draft.coverage}
-    return held == wanted or (len(held) == MOST_COVERS and held <= wanted)
-
-
-def array_to_write(group: CatalogGroup, path: str) -> VirtualArray:
-    """An array as its files hold it.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there is none, or nothing in it.
-    """
-    arrays = group.all_arrays()
-    check_names("the catalog", [path], arrays, kind="array")
-    array = arrays[path].with_changes(overlays=())
-    if not array.ndim or not array.size or array.dtype.kind in "TO":
-        reason = f"{array.shape} of {array.dtype} cannot be laid out anew: no numbers, or only one"
-        raise InvalidRequestError(reason, Place(variable=path))
-    return array
 
 
 def box_of(
@@ -564,39 +404,6 @@ def _present_boxes(array: VirtualArray) -> Iterator[Box]:
         yield tuple(
             (along[low], along[low + n]) for along, low, n in zip(bounds, start, shape, strict=True)
         )
-
-
-def _size(box: Box) -> int:
-    return math.prod(high - low for low, high in box)
-
-
-def _around(one: Box, other: Box) -> Box:
-    """The least box that holds both."""
-    return tuple(
-        (min(low, start), max(high, stop))
-        for (low, high), (start, stop) in zip(one, other, strict=True)
-    )
-
-
-def target_of(missing: Sequence[Box], held: Sequence[Cover]) -> Box:
-    """What to write next of what is missing: with what is held, where that is small.
-
-    A sheet that is added behind many others is written anew with those that are not much larger.
-    So of n updates there are about ``log n`` sheets, and each element is written ``log n`` times.
-    """
-    others = sorted(missing, key=_size, reverse=True)
-    target = others.pop(0)
-    sheets = {cover.sheet: cover.box for cover in held}
-    for cover in held:
-        sheets[cover.sheet] = _around(sheets[cover.sheet], cover.box)
-    for box in [*others, *sorted(sheets.values(), key=_size)]:
-        both = _around(target, box)
-        if _size(both) <= 2 * (_size(target) + _size(box)) and _size(box) <= 2 * _size(target):
-            target = both
-    apart = [box for box in sheets.values() if _around(target, box) != target]
-    for box in sorted(apart, key=_size)[: max(0, len(apart) + 1 - MOST_SHEETS)]:
-        target = _around(target, box)
-    return target
 
 
 def chunk_shape_of(asked: Coords, part: VirtualArray) -> Coords:
@@ -651,20 +458,6 @@ def _as_labels(where: Mapping[str, slice]) -> Where:
 def _as_label(label: Any) -> Label:
     plain = label.item() if isinstance(label, np.integer | np.floating) else label
     return plain if isinstance(plain, str | int | float | None) else str(plain)
-
-
-def stored_folder(catalog: str, to: str | os.PathLike[str] | None) -> str:
-    """The folder of overlays as a catalog stores it: relative if it is in the catalog's."""
-    if to is None:
-        return INSIDE
-    address = absolute_url(to).rstrip("/")
-    is_inside = address.startswith(f"{catalog.rstrip('/')}/")
-    return relative_url(address, catalog) if is_inside else address
-
-
-def _stored_bytes(done: Rewritten) -> int:
-    """Stored size of the chunks of all objects."""
-    return sum(int(each.length.sum()) for each in done.objects)
 
 
 def _often(plan: RewritePlan) -> str:

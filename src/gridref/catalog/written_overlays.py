@@ -16,6 +16,7 @@ from gridref.catalog.document import Root, SourceUrls
 from gridref.catalog.entries import PartEntry
 from gridref.catalog.overlay_entries import (
     COPIED,
+    MOST_COVERS,
     MOST_OVERLAYS,
     Covering,
     OverlayEntry,
@@ -63,6 +64,18 @@ def begun(
         others = [entry if each.id == entry.id else each for each in others]
     changes: Any = {kind: tuple(others)}
     return following(base, replace(base.root.snapshot, **changes), operation, message)
+
+
+def is_begun(base: Base, overlay: str, sheet: str, coverage: Iterable[Cover]) -> bool:
+    """Whether an earlier call entered a sheet of an overlay, and nothing of it changed since."""
+    entry = _found(base, overlay)
+    names = [] if entry is None else [each.name for each in entry.sheets]
+    if entry is None or sheet not in names:
+        return False
+    number = names.index(sheet)
+    held = {cover.box for cover in entry.coverage if cover.sheet == number}
+    wanted = {cover.box for cover in coverage}
+    return held == wanted or (len(held) == MOST_COVERS and held <= wanted)
 
 
 def finished(

@@ -1,0 +1,267 @@
+"""Write what overlays and overviews of an array lack, sheet by sheet.
+
+A sheet is what one call writes: a folder with real Zarr arrays, made of one box of the array. It is
+entered in the catalog before it is written, so that changes of other writers are followed, and gets
+its tables in the commit behind. A call that was killed is continued by the same call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from gridref.api.rewriting.writer import WrittenObject, checksums_of, sink_at
+from gridref.catalog.commit import Access, Base, Step, Wanted
+from gridref.catalog.document import Root
+from gridref.catalog.group import CatalogGroup
+from gridref.catalog.overlay_entries import INSIDE, MOST_COVERS, Covering
+from gridref.catalog.sources import relative_url, resolved_url
+from gridref.catalog.written_overlays import begun, finished, is_begun
+from gridref.errors import InvalidRequestError, Place
+from gridref.io import absolute_url, describe_source, is_local
+from gridref.model.array import VirtualArray
+from gridref.model.manifest import Source
+from gridref.model.overlay import Box, Cover
+from gridref.options import check_names
+
+MOST_SHEETS = 8
+"""With more sheets, an update writes the smallest ones anew as one."""
+
+
+class Keeper[C: CatalogGroup](Protocol):
+    """Commits changes; returns the catalog as it is then."""
+
+    @property
+    def storage_options(self) -> Mapping[str, Any] | None:
+        """Options of fsspec's filesystems."""
+        ...
+
+    def access(self) -> Access:
+        """How the catalog is reached."""
+        ...
+
+    def commit(self, change: Callable[[Base], Wanted]) -> C:
+        """Commit what a change makes of the newest snapshot."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Draft[E: Covering, S, P]:
+    """A sheet that is to be written.
+
+    Attributes
+    ----------
+    entry
+        Its overlay, or overview.
+    sheet
+        The sheet, without tables.
+    coverage
+        Those of its elements that some file holds.
+    plan
+        How it is written.
+    """
+
+    entry: E
+    sheet: S
+    coverage: tuple[Cover, ...]
+    plan: P
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenSheet:
+    """A sheet whose chunks are written.
+
+    Attributes
+    ----------
+    sheet
+        The sheet, without tables.
+    arrays
+        The sheet as an array, or several, by the names that its tables have for them.
+    said
+        What it is, for the history of the catalog.
+    details
+        More of how it was written.
+    spill
+        Folder of intermediate files, of which a call that is killed now needs what is left.
+    """
+
+    sheet: Any
+    arrays: Mapping[str, VirtualArray]
+    said: str
+    details: Sequence[str]
+    spill: str | None = None
+
+
+def write_sheets[E: Covering, S, P](
+    keeper: Keeper[Any],
+    path: str,
+    planned: Callable[[Base], Draft[E, Any, P] | None],
+    write: Callable[[Draft[E, Any, P]], WrittenSheet],
+) -> list[str]:
+    """Write sheet by sheet, and commit each one.
+
+    Parameters
+    ----------
+    path
+        Path of the array.
+    planned
+        Returns the next sheet to write; None if nothing is missing.
+    write
+        Writes the chunks of a sheet.
+
+    Returns
+    -------
+    list of str
+        What was done, a line for each sheet.
+    """
+    lines: list[str] = []
+    names: set[str] = set()
+    while True:
+        drafts: list[Draft[E, Any, P]] = []
+
+        def begin(base: Base, drafts: list[Draft[E, Any, P]] = drafts) -> Root | None:
+            drafts.clear()
+            draft = planned(base)
+            # What an overlay cannot list, because it falls into too many boxes, stays missing.
+            if draft is None or draft.sheet.name in names or len(names) >= MOST_COVERS:
+                return None
+            drafts[:] = [draft]
+            if is_begun(base, draft.entry.id, draft.sheet.name, draft.coverage):
+                return None
+            return begun(base, draft.entry, draft.sheet, draft.coverage, f"{path}: begun")
+
+        keeper.commit(begin)
+        if not drafts:
+            return lines
+        (draft,) = drafts
+        names.add(draft.sheet.name)
+        written = write(draft)
+        line = f"{written.said}: {', '.join(written.details)}"
+        is_used = _finish(keeper, draft.entry, written)
+        if written.spill is not None:
+            shutil.rmtree(written.spill, ignore_errors=True)
+            sink_at(sheet_folder(keeper, draft), keeper.storage_options).clean()
+        lines.append(line if is_used else f"{line}. Its files changed meanwhile, so it is not used")
+
+
+def _finish(keeper: Keeper[Any], entry: Covering, written: WrittenSheet) -> bool:
+    """Commit the tables of a sheet; return whether it is used."""
+    is_relative = not is_local(entry.to) or not os.path.isabs(entry.to)
+    is_used = True
+
+    def finish(base: Base) -> Step | None:
+        nonlocal is_used
+        step = finished(
+            base, entry.id, written.sheet, written.arrays, written.said, is_relative=is_relative
+        )
+        is_used = step is not None
+        return step
+
+    keeper.commit(finish)
+    return is_used
+
+
+def array_to_write(group: CatalogGroup, path: str) -> VirtualArray:
+    """An array as its files hold it.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is none, or nothing in it.
+    """
+    arrays = group.all_arrays()
+    check_names("the catalog", [path], arrays, kind="array")
+    array = arrays[path].with_changes(overlays=())
+    if not array.ndim or not array.size or array.dtype.kind in "TO":
+        reason = f"{array.shape} of {array.dtype} cannot be laid out anew: no numbers, or only one"
+        raise InvalidRequestError(reason, Place(variable=path))
+    return array
+
+
+def target_of(missing: Sequence[Box], held: Sequence[Cover]) -> Box:
+    """What to write next of what is missing: with what is held, where that is small.
+
+    A sheet that is added behind many others is written anew with those that are not much larger.
+    So of n updates there are about ``log n`` sheets, and each element is written ``log n`` times.
+    """
+    others = sorted(missing, key=_size, reverse=True)
+    target = others.pop(0)
+    sheets = {cover.sheet: cover.box for cover in held}
+    for cover in held:
+        sheets[cover.sheet] = _around(sheets[cover.sheet], cover.box)
+    for box in [*others, *sorted(sheets.values(), key=_size)]:
+        both = _around(target, box)
+        if _size(both) <= 2 * (_size(target) + _size(box)) and _size(box) <= 2 * _size(target):
+            target = both
+    apart = [box for box in sheets.values() if _around(target, box) != target]
+    for box in sorted(apart, key=_size)[: max(0, len(apart) + 1 - MOST_SHEETS)]:
+        target = _around(target, box)
+    return target
+
+
+def _size(box: Box) -> int:
+    return math.prod(high - low for low, high in box)
+
+
+def _around(one: Box, other: Box) -> Box:
+    """The least box that holds both."""
+    return tuple(
+        (min(low, start), max(high, stop))
+        for (low, high), (start, stop) in zip(one, other, strict=True)
+    )
+
+
+def sheet_name(told: Sequence[Any], sheets: Iterable[Any]) -> str:
+    """A name that the same call finds again: a digest of what the sheet is made of.
+
+    Parameters
+    ----------
+    told
+        What it is made of, as JSON has it.
+    sheets
+        Those that the overlay has.
+    """
+    taken = [sheet.name for sheet in sheets if sheet.part is not None]
+    said = json.dumps(told, sort_keys=True, default=str)
+    while True:
+        name = hashlib.sha256(said.encode()).hexdigest()[:16]
+        if name not in taken:
+            return name
+        said = name  # of files that were others meanwhile, and are the same again
+
+
+# Folders
+
+
+def stored_folder(catalog: str, to: str | os.PathLike[str] | None) -> str:
+    """The folder of overlays as a catalog stores it: relative if it is in the catalog's."""
+    if to is None:
+        return INSIDE
+    address = absolute_url(to).rstrip("/")
+    is_inside = address.startswith(f"{catalog.rstrip('/')}/")
+    return relative_url(address, catalog) if is_inside else address
+
+
+def sheet_folder(keeper: Keeper[Any], draft: Draft[Any, Any, Any]) -> str:
+    """The address of the folder of a sheet."""
+    to = resolved_url(draft.entry.to, keeper.access().folder.url)
+    return f"{to}/{draft.entry.id}/{draft.sheet.name}"
+
+
+def source_in(folder: str, storage_options: Mapping[str, Any] | None) -> Callable[..., Source]:
+    """What makes a source of an object that was written into a folder."""
+
+    def source_of(written: WrittenObject) -> Source:
+        address = f"{folder}/{written.name}"
+        checksums = checksums_of(written)
+        if is_local(address):
+            return Source(address, written.n_bytes, told_by="size", chunk_checksums=checksums)
+        return replace(describe_source(address, storage_options), chunk_checksums=checksums)
+
+    return source_of
