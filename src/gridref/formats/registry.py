@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -409,16 +409,13 @@ def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup
         _opened(url, options) as location,
     ):
         scanner = scanner_of(location)
-        hints = None
+        scanned = partial(scanner.scan, location, options)
         if options.hints == "dmrpp" and scanner is _built_in(BUILT_IN["hdf5"]):
-            from gridref.formats.dmrpp.hints import hints_beside
+            from gridref.formats.dmrpp.hints import scan_hinted
 
-            hints = hints_beside(location.opened, options)
-        if hints is not None:
-            hints.read_ahead(location.opened)
-        group = scanner.scan(location, options)
-        if hints is not None:
-            group = hints.reported(group)
+            group = scan_hinted(scanned, location.opened, options)
+        else:
+            group = scanned()
         group = with_dimensions_apart(group, location.url)
         if scanner.reach == "anywhere" or not is_local(location.url):
             require_byte_ranges(group, location.file, options.storage_options)

@@ -14,11 +14,16 @@ from gridref.faces.cli.options import (
     FROM,
     OF_A_BUILD,
     TO,
+    ArrayPath,
     Catalog,
     Files,
+    Memory,
     Quiet,
     SomeFiles,
     StorageOptions,
+    Threads,
+    WrittenCodec,
+    WrittenTo,
     call_options,
     opened_catalog,
     parse_bounds,
@@ -290,7 +295,7 @@ def prune_command(
 
 def rechunk_command(
     catalog: Catalog,
-    array: Annotated[str, typer.Argument(help="Path of the array.", show_default=False)],
+    array: ArrayPath,
     chunks: Annotated[
         str | None,
         typer.Option(
@@ -307,13 +312,7 @@ def rechunk_command(
             show_default=False,
         ),
     ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder or URL of the overlay. Default: overlays in the catalog.",
-            show_default=False,
-        ),
-    ] = None,
+    to: WrittenTo = None,
     shards: Annotated[
         str | None,
         typer.Option(
@@ -321,16 +320,9 @@ def rechunk_command(
             show_default=False,
         ),
     ] = None,
-    codec: Annotated[
-        str, typer.Option(help="shuffle-zstd; or blosc, zstd, gzip, none: for all Zarr readers.")
-    ] = "shuffle-zstd",
-    memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory that the process may take.")
-    ] = "1GB",
-    n_threads: Annotated[
-        int | None,
-        typer.Option("--threads", help="Threads that decode and encode. Default: one a core."),
-    ] = None,
+    codec: WrittenCodec = "shuffle-zstd",
+    memory: Memory = "1GB",
+    n_threads: Threads = None,
     executor: Annotated[
         str | None,
         typer.Option(
@@ -397,7 +389,7 @@ def rechunk_command(
 
 def overviews_command(
     catalog: Catalog,
-    array: Annotated[str, typer.Argument(help="Path of the array.", show_default=False)],
+    array: ArrayPath,
     factor: Annotated[
         int, typer.Option(help="How much coarser each level is than the one before.")
     ] = 2,
@@ -409,23 +401,10 @@ def overviews_command(
         ),
     ] = None,
     method: Annotated[str, typer.Option(help="mean, min, max, mode or nearest.")] = "mean",
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder or URL of the levels. Default: overlays in the catalog.",
-            show_default=False,
-        ),
-    ] = None,
-    codec: Annotated[
-        str, typer.Option(help="shuffle-zstd; or blosc, zstd, gzip, none: for all Zarr readers.")
-    ] = "shuffle-zstd",
-    memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory that the process may take.")
-    ] = "1GB",
-    n_threads: Annotated[
-        int | None,
-        typer.Option("--threads", help="Threads that decode and encode. Default: one a core."),
-    ] = None,
+    to: WrittenTo = None,
+    codec: WrittenCodec = "shuffle-zstd",
+    memory: Memory = "1GB",
+    n_threads: Threads = None,
     drop: Annotated[
         bool, typer.Option("--drop", help="Remove the levels of the array instead.")
     ] = False,

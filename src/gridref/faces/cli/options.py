@@ -82,6 +82,28 @@ WhichOverlay = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
 
+# Of commands that write values beside the files
+ArrayPath = Annotated[str, typer.Argument(help="Path of the array.", show_default=False)]
+WrittenTo = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        help="Folder or URL to write to. Default: overlays in the catalog.",
+        show_default=False,
+    ),
+]
+WrittenCodec = Annotated[
+    str,
+    typer.Option("--codec", help="shuffle-zstd; or blosc, zstd, gzip, none: for all Zarr readers."),
+]
+Memory = Annotated[
+    str, typer.Option("--memory", metavar="SIZE", help="Memory that the process may take.")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", help="Threads that decode and encode. Default: one a core."),
+]
+
 
 def _option(kind: Any, help_text: str, panel: str | None, *names: str, **settings: Any) -> Any:
     option = typer.Option(

@@ -1,22 +1,22 @@
 """DMR++ documents as hints for scans of the files beside them.
 
-A document lists where the data of its granule are, so the metadata lie between. `hints_beside`
-finds the document of a remote file, `read_ahead` asks for all that lies between at once, and the
-scan then goes on as without it. So a wrong document costs bytes and never changes what is found;
-`unlike` says where the scan found other places than the document.
+A document lists where the data of its granule are, so the metadata lie between. All that lies
+between is asked for at once, and the scan then goes on as without it. So a wrong document costs
+bytes and never changes what is found; the report says where the scan found other places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree as ET
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import ScanError
+from gridref.errors import ScanError, SourceFormatError
 from gridref.formats.dmrpp.document import DMRPP, VARIABLES, read_document, walk
+from gridref.formats.dmrpp.storage import Places
 from gridref.formats.options import ScanOptions
 from gridref.formats.sidecars import remote_sidecar
 from gridref.io import ScanFile
@@ -86,7 +86,18 @@ class Hints:
         return ""
 
 
-def hints_beside(file: ScanFile, options: ScanOptions) -> Hints | None:
+def scan_hinted(
+    scan: Callable[[], VirtualGroup], file: ScanFile, options: ScanOptions
+) -> VirtualGroup:
+    """Scan a file; if it is remote and has a document beside it, with its metadata read ahead."""
+    hints = _hints_beside(file, options)
+    if hints is None:
+        return scan()
+    hints.read_ahead(file)
+    return hints.reported(scan())
+
+
+def _hints_beside(file: ScanFile, options: ScanOptions) -> Hints | None:
     """What the document beside a remote file says; None if there is none, or nothing to gain.
 
     Nothing is gained where files beside this one have shown already where metadata lie.
@@ -108,22 +119,24 @@ def hints_beside(file: ScanFile, options: ScanOptions) -> Hints | None:
 def _stated(root: ET.Element, size: int) -> Iterator[tuple[str, Ranges]]:
     """Path and places of each variable that has places in the document's own granule.
 
-    Raises ValueError for places that are none, or beyond the file.
+    Raises SourceFormatError for places that are none, or beyond the file.
     """
     for group, node in walk(root):
         for variable in (child for child in node if child.tag in VARIABLES):
-            rows = [
-                (int(each.get("offset", "")), int(each.get("nBytes", "")))
-                for tag in ("chunk", "block")
-                for each in variable.iter(f"{DMRPP}{tag}")
-                if each.get("href") is None and each.get("nBytes") != "0"
-            ]
+            places = Places.of(
+                [
+                    each
+                    for tag in ("chunk", "block")
+                    for each in variable.iter(f"{DMRPP}{tag}")
+                    if each.get("href") is None and each.get("nBytes") != "0"
+                ]
+            )
+            stops = places.offset + places.length
             path = f"{group}/{variable.get('name', '')}".removeprefix("/")
-            if any(offset < 0 or n < 1 or offset + n > size for offset, n in rows):
-                raise ValueError(f"{path} is said to be beyond the end")
-            if rows:
-                offset, n_bytes = np.array(rows, np.int64).T
-                yield path, np.column_stack((offset, offset + n_bytes))
+            if (stops > size).any():
+                raise SourceFormatError(f"{path} is said to be beyond the end")
+            if places.n:
+                yield path, np.column_stack((places.offset, stops))
 
 
 def _merged(ranges: Ranges) -> Ranges:

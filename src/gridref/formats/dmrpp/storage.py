@@ -172,8 +172,8 @@ def _in_granule(
     for node in nodes:
         by_tag.setdefault(node.tag, []).append(node)
     lengths = by_tag.pop(f"{DMRPP}chunkDimensionSizes", [])
-    places = _Places.of(by_tag.pop(f"{DMRPP}chunk", []))
-    blocks = _Places.of(by_tag.pop(f"{DMRPP}block", []))
+    places = Places.of(by_tag.pop(f"{DMRPP}chunk", []))
+    blocks = Places.of(by_tag.pop(f"{DMRPP}block", []))
     is_linked = about.get("LBChunk") == "true" or places.is_linked
     if by_tag or is_linked or (blocks.n and (places.n or lengths)):
         raise UnsupportedFeatureError("chunks of several linked blocks are not read")
@@ -199,7 +199,7 @@ def _in_granule(
 
 
 @dataclass(frozen=True)
-class _Places:
+class Places:
     """Columns of the attributes of chunks or blocks."""
 
     offset: NDArray[np.int64]
@@ -210,7 +210,7 @@ class _Places:
     is_linked: bool = False
 
     @classmethod
-    def of(cls, nodes: Sequence[ET.Element]) -> _Places:
+    def of(cls, nodes: Sequence[ET.Element]) -> Places:
         """Raises SourceFormatError for numbers that are none."""
         rows = [node.attrib for node in nodes]
         masks = [row.get("fm", "0") for row in rows]
@@ -234,10 +234,10 @@ class _Places:
     def n(self) -> int:
         return len(self.offset)
 
-    def at_origin(self, shape: tuple[int, ...]) -> _Places:
+    def at_origin(self, shape: tuple[int, ...]) -> Places:
         """The same, for one chunk that holds a whole array."""
         origin = f"[{','.join('0' for _ in shape)}]"
-        return _Places(self.offset, self.length, [origin], self.href, self.mask)
+        return Places(self.offset, self.length, [origin], self.href, self.mask)
 
     def coords(self, rank: int) -> NDArray[np.int64]:
         """First element of each chunk, (n, rank)."""
@@ -286,7 +286,7 @@ def _filters(about: Mapping[str, str], has_version: bool, itemsize: int) -> tupl
 
 def _in_chunks(
     variable: Variable,
-    places: _Places,
+    places: Places,
     chunk_shape: tuple[int, ...],
     filters: tuple[Codec, ...],
     document: Document,
@@ -317,7 +317,7 @@ def _in_chunks(
 
 
 def _in_pieces(
-    variable: Variable, pieces: _Places, document: Document
+    variable: Variable, pieces: Places, document: Document
 ) -> tuple[Encoding, ChunkManifest]:
     """Contiguous data, mostly in one piece; it is cut so that no chunk is in two of them."""
     shape, element = variable.shape, variable.element
