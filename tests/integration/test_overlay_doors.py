@@ -203,9 +203,9 @@ def test_files_and_groups_in_memory_have_no_overlays(cube: Cube) -> None:
 # What lists them
 
 
-def rows_of(page: str) -> list[list[str]]:
-    """Cells of the table of overlays of a page."""
-    table = page.partition("<h2>Overlays</h2>")[2].partition("</table>")[0]
+def rows_of(page: str, title: str = "Overlays") -> list[list[str]]:
+    """Cells of the table below a title of a page."""
+    table = page.partition(f"<h2>{title}</h2>")[2].partition("</table>")[0]
     rows = table.partition("<tbody>")[2].split("<tr>")[1:]
     return [re.findall(r"<t[hd][^>]*>([^<]*)", row) for row in rows]
 

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from gridref.api.file_changes import Vanished
     from gridref.api.layout.layouts import AnyLayout, Order
     from gridref.api.outcomes import RunOptions
-    from gridref.api.overlays import OverlayInfo
+    from gridref.api.overlays import OverlayInfo, OverviewInfo
     from gridref.api.places import At
     from gridref.combine import CombineOptions
 
@@ -604,6 +604,12 @@ class Catalog(CatalogGroup):
         from gridref.api.overviews import drop
 
         return self._kept.commit(lambda base: drop(base, array))
+
+    def list_overviews(self) -> tuple[OverviewInfo, ...]:
+        """List the coarser levels of arrays: their method, size, and whether they are shown."""
+        from gridref.api.overlays import overviews_of
+
+        return overviews_of(self)
 
     def overlays(self) -> tuple[OverlayInfo, ...]:
         """List the overlays of the arrays: chunks, which part they answer for, and their size."""

@@ -1,4 +1,4 @@
-"""List the overlays of a catalog, drop one, and explain which one a read would use."""
+"""List overlays and overviews of a catalog, drop an overlay, and explain which a read would use."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.overlay_entries import OverlayEntry, Where
 from gridref.catalog.overlays import stored_in_files
+from gridref.catalog.overviews import is_current
 from gridref.catalog.sources import resolved_url
 from gridref.catalog.written_overlays import dropped
 from gridref.errors import InvalidRequestError
@@ -96,6 +97,73 @@ def overlays_of(group: CatalogGroup) -> tuple[OverlayInfo, ...]:
                     shown_address(resolved_url(entry.to, group.info.url)),
                 )
             )
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class OverviewInfo:
+    """The coarser levels of an array.
+
+    Attributes
+    ----------
+    array
+        Path of the array.
+    method
+        How elements are made of those of the array.
+    factor, n_levels
+        How much coarser each level is than the one before, and number of levels.
+    is_shown
+        Whether all elements that it is made of are the same. Else its levels are not there, and the
+        call that wrote it writes what is missing.
+    n_objects, n_bytes
+        Number of its shards, and stored size of their chunks.
+    is_unfinished
+        Whether a sheet was begun and is not finished: the same call continues it.
+    to
+        Address of its folder.
+    """
+
+    array: str
+    method: str
+    factor: int
+    n_levels: int
+    is_shown: bool
+    n_objects: int
+    n_bytes: int
+    is_unfinished: bool
+    to: str
+
+    @property
+    def levels_in_words(self) -> str:
+        """Its levels as commands and pages show them: ``mean, 4 levels by 2``."""
+        levels = f"{self.n_levels} level{'s' * (self.n_levels != 1)}"
+        return f"{self.method}, {levels} by {self.factor}"
+
+
+def overviews_of(group: CatalogGroup) -> tuple[OverviewInfo, ...]:
+    """The overviews of the images of a catalog, in the order of their making."""
+    if not group.snapshot.overviews:
+        return ()
+    known = group.from_files().all_arrays()
+    found = []
+    for entry in group.snapshot.overviews:
+        array = known[entry.array]
+        if array.ndim < 2:  # labels, which the levels of an image have
+            continue
+        complete = [sheet for sheet in entry.sheets if sheet.part is not None]
+        found.append(
+            OverviewInfo(
+                entry.array,
+                entry.method,
+                max(entry.factors),
+                entry.n_levels,
+                is_current(entry, array),
+                sum(sheet.n_objects for sheet in complete),
+                sum(sheet.stored_bytes for sheet in complete),
+                len(complete) < len(entry.sheets),
+                shown_address(resolved_url(entry.to, group.info.url)),
+            )
+        )
     return tuple(found)
 
 

@@ -71,6 +71,11 @@ def human_bytes(n_bytes: float) -> str:
     raise AssertionError
 
 
+def bytes_in_objects(n_bytes: int, n_objects: int) -> str:
+    """A size in words: ``2 MB in 3 objects``."""
+    return f"{human_bytes(n_bytes)} in {n_objects:,} object{'s' * (n_objects != 1)}"
+
+
 def sizes_in_words(array: VirtualArray) -> str:
     """Dimensions with their lengths, and the data type."""
     return f"{array.sizes_text} {array.dtype}"

@@ -13,14 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from gridref.api.inspect import Inspection
-from gridref.api.overlays import overlays_of
+from gridref.api.overlays import overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
-from gridref.catalog.overviews import is_current
 from gridref.errors import NotRepresentableError
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.drawing import describe_arrays, draw_tree, layout_table, shortened
 from gridref.faces.cli.options import spelled
-from gridref.faces.picture import human_bytes
+from gridref.faces.picture import bytes_in_objects, human_bytes
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkState, Source
 from gridref.model.scan_report import LEFT_OUT, ScanReport
@@ -81,9 +80,7 @@ def overlay_lines(group: CatalogGroup, arrays: Container[str]) -> list[str]:
         parts = [f"{each.array}: overlay {each.number}, chunks {each.chunks_in_words}"]
         parts += filter(None, [each.where_in_words])
         parts.append(f"{100 * each.covered:.3g} % covered")
-        parts.append(
-            f"{human_bytes(each.n_bytes)} in {each.n_objects} object" + "s" * (each.n_objects != 1)
-        )
+        parts.append(bytes_in_objects(each.n_bytes, each.n_objects))
         if each.is_unfinished:
             parts.append("unfinished: the same rechunk goes on")
         lines.append(", ".join(parts))
@@ -93,15 +90,18 @@ def overlay_lines(group: CatalogGroup, arrays: Container[str]) -> list[str]:
 def overview_lines(group: CatalogGroup, arrays: Container[str]) -> list[str]:
     """The overviews of some arrays of a catalog, a line each."""
     lines = []
-    known = group.from_files().all_arrays()
-    for each in group.snapshot.overviews:
-        array = known[each.array]
-        if each.array in arrays and array.ndim > 1:
-            levels = f"{each.n_levels} level{'s' * (each.n_levels != 1)}"
-            line = f"{each.array}: overview, {each.method}, {levels} by {max(each.factors)}"
-            if not is_current(each, array):
-                line += ", out of date and not shown: the same gridref overviews mends it"
-            lines.append(line)
+    for each in overviews_of(group):
+        if each.array not in arrays:
+            continue
+        parts = [
+            f"{each.array}: overview, {each.levels_in_words}",
+            bytes_in_objects(each.n_bytes, each.n_objects),
+        ]
+        if each.is_unfinished:
+            parts.append("unfinished: the same gridref overviews goes on")
+        elif not each.is_shown:
+            parts.append("out of date and not shown: the same gridref overviews mends it")
+        lines.append(", ".join(parts))
     return lines
 
 
@@ -304,7 +304,7 @@ def catalog_as_json(group: CatalogGroup, arrays: Arrays, options: ViewOptions) -
         "n_checksums": group.info.n_checksums,
         "left_out": left_out(group.report),
         "overlays": [asdict(each) for each in overlays_of(group)],
-        "overviews": overview_lines(group, arrays),
+        "overviews": [asdict(each) for each in overviews_of(group)],
         "arrays": _arrays_as_json(arrays, options),
     }
 

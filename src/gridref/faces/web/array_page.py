@@ -21,7 +21,7 @@ from gridref.faces.picture import (
     sizes_in_words,
     stored_edges,
 )
-from gridref.faces.web.catalog_page import overlays_section
+from gridref.faces.web.catalog_page import overlays_section, overviews_section
 from gridref.faces.web.chunk_files import ChunkFiles, are_decoded
 from gridref.faces.web.chunk_map import MapAxes, MapFiles
 from gridref.faces.web.frame import (
@@ -129,6 +129,7 @@ def array_page(
         _grid(array),
         _encodings(array),
         overlays_section(kept, [array]),
+        overviews_section(kept, [path]),
         _views(views),
         _chunk_map(links, name, path, array) if is_drawable(array) else None,
         opening(snippets(links.view(origin, name), path, linked), origin),

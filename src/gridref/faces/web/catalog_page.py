@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from gridref.api.overlays import overlays_of
+from gridref.api.overlays import overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
-from gridref.faces.picture import human_bytes, shortened, sizes_in_words
+from gridref.faces.picture import bytes_in_objects, human_bytes, shortened, sizes_in_words
 from gridref.faces.web.frame import (
     Content,
     Links,
@@ -113,6 +113,7 @@ def catalog_page(
         more,
         section("Arrays", _tree(links, name, group, left_out)),
         overlays_section(kept, group.all_arrays().values()),
+        overviews_section(kept, group.all_arrays()),
         attributes_section(group.attrs),
         None if kept is None else _sources(kept, names),
         None if kept is None else _drifts(kept.report.drifts, names),
@@ -202,14 +203,31 @@ def overlays_section(kept: CatalogGroup | None, arrays: Iterable[VirtualArray]) 
             each.chunks_in_words,
             each.where_in_words or "all",
             f"{100 * each.covered:.3g} %",
-            f"{human_bytes(each.n_bytes)} in {each.n_objects:,} object"
-            + "s" * (each.n_objects != 1),
+            bytes_in_objects(each.n_bytes, each.n_objects),
         )
         for each in (() if kept is None or not used else overlays_of(kept))
         if each.id in used
     ]
     heads = ("overlay", "chunks", "part", "elements as in the files now", "size")
     return section("Overlays", table(heads, rows, "Overlays")) if rows else None
+
+
+def overviews_section(kept: CatalogGroup | None, paths: Container[str]) -> Content:
+    """The coarser levels of some arrays of a catalog; None where there are none."""
+    if kept is None or kept.opener.policy == "none":
+        return None
+    rows = [
+        (
+            each.array,
+            each.levels_in_words,
+            "yes" if each.is_shown else "no: files changed",
+            bytes_in_objects(each.n_bytes, each.n_objects),
+        )
+        for each in overviews_of(kept)
+        if each.array in paths
+    ]
+    heads = ("array", "levels", "shown", "size")
+    return section("Overviews", table(heads, rows, "Overviews")) if rows else None
 
 
 def _sources(kept: CatalogGroup, names: SourceNames) -> Content:
