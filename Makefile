@@ -14,7 +14,7 @@ PACKAGES := web/node_modules/.installed
 VIEWER := src/gridref/faces/web/built/viewer.js
 
 .DEFAULT_GOAL := help
-.PHONY: assets gallery attack package release-check site site-versions help env demo test test-all test-minimum test-newest tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes overlay-suites soak viewers bench constraints clean
+.PHONY: assets gallery attack package release-check site site-versions help env demo test test-all test-minimum test-newest tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate overlay-changes overlay-suites soak viewers bench bench-check constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,8 +128,11 @@ mutate: env ## try the tests on small wrong changes to the code: MUTANTS a packa
 soak: env ## random selections through all doors for MINUTES, with flat memory
 	$(BIN)/python -m tools.soak --minutes $(MINUTES)
 
-bench: env ## run the benchmarks
-	$(BIN)/python -m benchmarks
+bench: env ## run the benchmarks; ARGS="door serve" only some
+	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-check: env ## compare ratios to peers with those of docs/performance.md; ARGS="--keep" replaces them, "--all" adds long jobs
+	$(BIN)/python -m benchmarks._check $(ARGS)
 
 constraints: ## write constraints.txt with today's versions
 	@python=$$(tools/find-python) || exit 1; tools/make-constraints "$$python"

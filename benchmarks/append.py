@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ import h5py
 import numpy as np
 
 import gridref
+from benchmarks._figures import Figure
 from benchmarks.append_peers import peers, queries
 
 LATE_SECONDS = 0.025
@@ -44,8 +46,8 @@ def write_file(path: Path, number: int, n_arrays: int) -> Path:
     return path
 
 
-def commits(catalog: str, files: list[str], options: Any, server: str | None) -> None:
-    """Append files one by one, and tell what it cost."""
+def commits(catalog: str, files: list[str], options: Any, server: str | None) -> list[float]:
+    """Append files one by one, and tell what it cost; gives the seconds of each."""
     gridref.build(files[:1], catalog, "time", storage_options=options)
     opened = gridref.open_catalog(catalog, storage_options=options)
     opened = opened.append(files[1])  # which loads modules
@@ -71,6 +73,7 @@ def commits(catalog: str, files: list[str], options: Any, server: str | None) ->
         print(f"{count / len(wall):.2f} requests a commit: {kind}")
     for said in queries(gridref.open_catalog(catalog, storage_options=options)):
         print(said)
+    return wall
 
 
 def requests_since(server: str | None) -> Counter[str]:
@@ -101,10 +104,32 @@ def late_bucket(files: list[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
         server.wait()
 
 
-def in_own_process(work: Callable[..., None], *arguments: Any) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=work, args=arguments)
-    process.start()
-    process.join()
+def in_own_process[Result](work: Callable[..., Result], *arguments: Any) -> Result:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(work, *arguments).result()
+
+
+def figures(n_commits: int = 40, n_arrays: int = 150, n_peer: int = 2) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = [str(write_file(folder / f"{i:05}.h5", i, n_arrays)) for i in range(n_commits + 2)]
+        ours = in_own_process(commits, str(folder / "cube.gridref"), files, None, None)
+        theirs = in_own_process(peers, files[: n_peer + 1])
+    what = f"append a file to {n_arrays} arrays"
+    for peer, target in (("icechunk", 6), ("kerchunk", None)):
+        yield Figure(f"{what}, against {peer}", theirs[peer] / float(np.median(ours)), target)
+
+
+def thousand(n_commits: int = 1000, n_arrays: int = 150) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = [str(write_file(folder / f"{i:05}.h5", i, n_arrays)) for i in range(n_commits + 2)]
+        ours = in_own_process(commits, str(folder / "cube.gridref"), files, None, None)
+    what = f"append {n_commits:,} files to {n_arrays} arrays"
+    first, last = np.median(ours[:100]), np.median(ours[-100:])
+    yield Figure(f"{what}, the last against the first", float(last / first), 1, "times as long")
+    yield Figure(f"{what}, median", float(np.median(ours)), 0.2, "s")
+    yield Figure(f"{what}, 99th percentile", float(np.percentile(ours, 99)), 0.5, "s")
 
 
 def main(n_commits: int = 1000, n_arrays: int = 150, n_late: int = 200, n_peer: int = 20) -> None:

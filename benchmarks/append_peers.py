@@ -19,9 +19,13 @@ from benchmarks._peers import local_registry
 __all__ = ["peers"]
 
 
-def peers(files: list[str]) -> None:
-    """Add files one after the other, the first one untimed, and tell what it cost."""
-    for name, start in (("icechunk, virtualizarr", into_icechunk), ("kerchunk", into_parquet)):
+def peers(files: list[str]) -> dict[str, float]:
+    """Add files one after the other, the first one untimed, and tell what it cost.
+
+    Gives the median seconds of each peer.
+    """
+    medians = {}
+    for name, start in (("icechunk", into_icechunk), ("kerchunk", into_parquet)):
         with tempfile.TemporaryDirectory() as folder:
             add = start(Path(folder), files[0])
             wall, busy = zip(*(measured(add, file) for file in files[1:]), strict=True)
@@ -32,6 +36,8 @@ def peers(files: list[str]) -> None:
             f" {halves[1]:.3f} s",
             flush=True,
         )
+        medians[name] = float(np.median(wall))
+    return medians
 
 
 def measured(add: Callable[[str], None], file: str) -> tuple[float, float]:

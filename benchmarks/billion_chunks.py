@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gridref
+from benchmarks._figures import Figure
 from benchmarks.append import LATE_SECONDS, in_own_process
 from gridref.api.catalog import write_catalog
 from gridref.catalog.commit import group_entry, new_id
@@ -103,37 +105,50 @@ def linked(catalog: Path, part: PartEntry) -> PartEntry:
     return PartEntry(**tables)
 
 
-def opened(*urls: str) -> None:
-    """Open catalogs and read a chunk of the last part of each."""
-    for url in urls:
-        open_one(url)
+def opened(*urls: str) -> tuple[float, float]:
+    """Open catalogs and read a chunk of the last part of each; see `open_one` of the last one."""
+    return [open_one(url) for url in urls][-1]
 
 
-def open_one(url: str) -> None:
+def open_one(url: str) -> tuple[float, float]:
+    """Seconds until the first chunk is read, and the most MB of memory."""
     began, began_cpu = time.perf_counter(), time.process_time()
     catalog = gridref.open_catalog(url, allow="http://127.0.0.1/*" if "://" in url else None)
     done = time.perf_counter()
     array = catalog["v"]
     assert array[array.shape[0] - 1].shape == (N_ELEMENTS,)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    seconds = time.perf_counter() - began
     print(
         f"{catalog.info.n_chunks} chunks: open {done - began:.3f} s, with the first chunk"
-        f" {time.perf_counter() - began:.3f} s, of the processor"
+        f" {seconds:.3f} s, of the processor"
         f" {time.process_time() - began_cpu:.3f} s; {memory:.0f} MB"
     )
+    return seconds, memory
 
 
-def main(n_parts: int = 40, n_chunks: int = 25_000_000) -> None:
+def figures(n_parts: int = 40, n_chunks: int = 25_000_000) -> Iterator[Figure]:
+    """All of it, as rows."""
     with tempfile.TemporaryDirectory() as name:
         write(Path(name) / "small", 1, 10)
         write(Path(name) / "large", n_parts, n_chunks)
-        in_own_process(opened, f"{name}/small/cube.gridref", f"{name}/large/cube.gridref")
+        local = in_own_process(opened, f"{name}/small/cube.gridref", f"{name}/large/cube.gridref")
         command = [sys.executable, "-m", "benchmarks._slow_server", name, str(LATE_SECONDS)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             site = f"http://127.0.0.1:{server.stdout.readline().strip()}"
-            in_own_process(opened, f"{site}/small/cube.gridref", f"{site}/large/cube.gridref")
+            late = in_own_process(
+                opened, f"{site}/small/cube.gridref", f"{site}/large/cube.gridref"
+            )
             server.terminate()
+    what = f"first chunk of {n_parts * n_chunks:,}"
+    yield Figure(f"{what}, local", local[0], 0.5, "s")
+    yield Figure(f"{what}, 25 ms a request", late[0], 0.5, "s")
+    yield Figure(f"{what}, memory", late[1], 300, "MB")
+
+
+def main(*sizes: int) -> None:
+    list(figures(*sizes))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._figures import Figure
 from gridref.combine import combine
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, Encoding, bytes_codec
@@ -189,6 +190,17 @@ def show(name: str, n_files: int, seconds: float, n_bytes: int) -> float:
         f" {n_bytes / 1e6:8.0f} MB"
     )
     return each
+
+
+def figures(n_files: int = 2000) -> Iterator[Figure]:
+    seconds = {name: in_new_process(name, n_files)[0] for name in TITLES}
+    yield Figure("combine 2,000 files", seconds["peer-checked"] / seconds["memory"], 10)
+
+
+def million() -> Iterator[Figure]:
+    seconds, n_bytes = in_new_process("streamed", 1_000_000)
+    yield Figure("combine 1,000,000 files", seconds, 30, "s")
+    yield Figure("combine 1,000,000 files, memory", n_bytes / 1e6, 400, "MB")
 
 
 def main() -> None:

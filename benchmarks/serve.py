@@ -27,6 +27,7 @@ import numpy as np
 import zarr
 
 import gridref
+from benchmarks._figures import Figure
 from gridref.api.catalog import write_catalog
 
 MIB = 2**20
@@ -176,7 +177,7 @@ def medians(results: Iterable[tuple[float, ...]]) -> list[float]:
     return [statistics.median(column) for column in zip(*results, strict=True)]
 
 
-def chunks(folder: Path, catalog: Path) -> None:
+def chunks(folder: Path, catalog: Path) -> Iterator[Figure]:
     """4 MiB native chunks against static files."""
     store = gridref.open_store(catalog, "native")
     keys = list(store.space.keys("large/c/"))
@@ -197,6 +198,7 @@ def chunks(folder: Path, catalog: Path) -> None:
             ratio = statistics.median(b[0] / a[0] for a, b in runs)
             cells = [f"{r:6.0f}/s p50 {a:5.1f} p99 {b:6.1f} ms" for r, a, b in sides]
             print(f"{n_connections:3} connections  {cells[0]}  {cells[1]}  {ratio:.2f}")
+            yield Figure(f"serve chunks of 4 MiB, {n_connections} connections", ratio, 0.9)
 
 
 def shards_of(catalog: Path, n: int) -> str:
@@ -286,7 +288,7 @@ def download(url: str, path: str) -> float:
     return time.perf_counter() - began
 
 
-def one_shard(folder: Path, catalog: Path, values: np.ndarray) -> None:
+def one_shard(folder: Path, catalog: Path, values: np.ndarray) -> Iterator[Figure]:
     """The cube as one shard, in one request."""
     root = folder / "one"
     root.mkdir()
@@ -306,18 +308,33 @@ def one_shard(folder: Path, catalog: Path, values: np.ndarray) -> None:
                 f"one shard of {values.nbytes / 2**30:.2f} GiB, {view:8} nginx {rates[0]:.2f} GB/s,"
                 f" gridref {rates[1]:.2f} GB/s: {ratio:.2f}x"
             )
+            yield Figure(f"serve one shard of {values.nbytes / 2**30:g} GiB, {view}", ratio, 0.8)
 
 
-def main(mib: int = 1024) -> None:
+def figures(mib: int = 1024) -> Iterator[Figure]:
+    """Chunks and shards, which is what others serve as files."""
+    with served_cube(mib) as (folder, catalog, values):
+        yield from chunks(folder, catalog)
+        yield from one_shard(folder, catalog, values)
+
+
+@contextlib.contextmanager
+def served_cube(mib: int) -> Iterator[tuple[Path, Path, np.ndarray]]:
+    """A folder that nginx may read, and in it the catalog of a cube, with its values."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
         _, catalog, values = write_cube(folder, mib)
-        chunks(folder, catalog)
+        yield folder, catalog, values
+
+
+def main(mib: int = 1024) -> None:
+    with served_cube(mib) as (folder, catalog, values):
+        list(chunks(folder, catalog))
         indexes(catalog)
         print()
         whole(folder, catalog, values)
-        one_shard(folder, catalog, values)
+        list(one_shard(folder, catalog, values))
 
 
 if __name__ == "__main__":

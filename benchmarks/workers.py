@@ -15,12 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import netCDF4
 import numpy as np
 
 import gridref
+from benchmarks._figures import Figure
 from benchmarks.hdf5_scan import build
 from gridref.api.scan import scan_many
 
@@ -47,7 +49,13 @@ def small_file(path: Path, number: int) -> None:
         values[:] = np.full((4, 10), number)
 
 
-def processes(n_files: int) -> None:
+def figures(n_files: int = 3_000) -> Iterator[Figure]:
+    seconds = processes(n_files)
+    what = f"scan {n_files:,} local files in two processes, against one"
+    yield Figure(what, seconds[1] / seconds[2], 1.8)
+
+
+def processes(n_files: int) -> dict[int, float]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         distinct = [folder / f"{number}.nc" for number in range(N_DIFFERENT)]
@@ -65,6 +73,7 @@ def processes(n_files: int) -> None:
             each = seconds[n_processes] / n_files * 1e3
             print(f"{n_files:,} files in {n_processes} processes: {each:.2f} ms a file")
     print(f"  two processes are {seconds[1] / seconds[2]:.2f} times as fast as one")
+    return seconds
 
 
 def client(n_files: int) -> None:
