@@ -94,13 +94,13 @@ class WithOverlays:
         try:
             expected = from_files()
         except (SourceChangedError, SourceNotAllowedError, SourceUnavailableError) as error:
-            if choice.overlay.checks_files:
+            if choice.overlays[0].checks_files:
                 self.wrong.append(f"an overlay answers where the files say: {error}")
         except gridref.errors.GridrefError:
             pass  # a damaged file, whose values the overlay still has
         else:
             if np.asarray(values).tobytes() != np.asarray(expected).tobytes():
-                self.wrong.append(f"an overlay of {choice.overlay.id} has other values")
+                self.wrong.append(f"overlay {choice.overlays[0].id} has other values")
 
     # What becomes of tests
 

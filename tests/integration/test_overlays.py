@@ -176,6 +176,24 @@ def test_reads_take_what_is_cheaper(cube: Cube) -> None:
     assert [(row["n_chunks"], row["n_requests"]) for row in rows] == [(24, 6), (1, 1)]
 
 
+def test_overlays_of_parts_of_an_array_answer_together(cube: Cube) -> None:
+    for start in (0, 8, 16):
+        cube.open().rechunk("tas", SERIES, where={"time": slice(start, start + 7)})
+    catalog = cube.open()
+    costs = catalog.explain("tas", lat=3, lon=4).to_pylist()
+    assert [row["layout"] for row in costs if row["chosen"]] == [f"overlay {n}" for n in range(3)]
+    selection = (slice(None, None, -1), 3, [4, 2])
+    np.testing.assert_array_equal(
+        read_without_warnings(catalog, selection), cube.values[::-1, 3][:, [4, 2]]
+    )
+    for shard in cube.objects()[:2]:
+        shard.unlink()
+    ids = " or ".join(each.id for each in catalog.overlays())
+    with pytest.warns(OverlayNotUsedWarning, match=f"overlay {ids} cannot be read"):
+        got = cube.open()["tas"].read((slice(None), 3, 4))
+    np.testing.assert_array_equal(got, cube.values[:, 3, 4])
+
+
 def test_a_series_costs_few_requests(cube: Cube) -> None:
     cube.open().rechunk("tas", SERIES)
     requests = {}

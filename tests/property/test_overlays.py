@@ -15,6 +15,8 @@ from gridref.model.array import Overlay, VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest
 from gridref.model.overlay import Cover, Stored, merged, moved, without
+from gridref.serve.choosing import Choice
+from gridref.serve.plan import plan_points_with_overlays, plan_with_overlays
 
 BY_OVERLAY = 10_000
 """Added to the elements in sheets, to see which layout answered."""
@@ -145,6 +147,68 @@ def test_covered_points_come_from_the_overlay_and_others_from_the_files(data: An
     ]
     got = reader_for().read_points(array, coords)
     np.testing.assert_array_equal(got, expected[tuple(coords)])
+
+
+@st.composite
+def with_several(draw: st.DrawFn) -> tuple[VirtualArray, list[NDArray[np.int64]]]:
+    """An array that has slow files and up to three overlays, and what each of these covers."""
+    shape = draw(st.integers(1, 2).flatmap(shapes))
+    values = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
+    slow = Stored((1,) * len(shape), (1,) * len(shape), 1e9, True)
+    overlays, masks = [], []
+    for number in range(draw(st.integers(2, 3))):
+        coverage = draw(covers(shape))
+        sheet = np.zeros([n + 2 for n in shape], np.int64)
+        sheet[tuple(slice(1, n + 1) for n in shape)] = values + BY_OVERLAY * (number + 1)
+        sheets = tuple(chunked(sheet, draw(shapes(len(shape), 4))) for _ in range(2))
+        fast = Stored((2,) * len(shape), shape, 8.0, draw(st.booleans()))
+        overlays.append(Overlay(str(number), sheets, tuple(coverage), fast, slow))
+        masks.append(mask_of(coverage, shape))
+    array = chunked(values, draw(shapes(len(shape), 4)))
+    return array.with_changes(overlays=tuple(overlays)), masks
+
+
+def check_layouts(
+    got: NDArray[np.int64], masks: list[NDArray[np.int64]], chosen: Choice[Any] | None
+) -> None:
+    """Elements come from a chosen overlay that covers them, or else from the files."""
+    used = set() if chosen is None else {int(each.id) for each in chosen.overlays}
+    covers_it = {k + 1: mask.astype(bool) for k, mask in enumerate(masks) if k in used}
+    layouts = got // BY_OVERLAY
+    nobody = ~np.any([*covers_it.values(), np.zeros(got.shape, bool)], axis=0)
+    np.testing.assert_array_equal(layouts == 0, nobody)
+    for number, mask in covers_it.items():
+        assert mask[layouts == number].all()
+        assert (layouts == number).any()
+    assert set(np.unique(layouts)) <= {0, *covers_it}
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_what_one_overlay_lacks_comes_from_others(data: Any) -> None:
+    array, masks = data.draw(with_several())
+    selection = tuple(data.draw(along(extent)) for extent in array.shape)
+    got = reader_for().read(array, selection)
+    values = np.arange(array.size).reshape(array.shape)
+    np.testing.assert_array_equal(got % BY_OVERLAY, orthogonal(values, selection))
+    _, chosen = plan_with_overlays(array, selection)
+    check_layouts(got, [orthogonal(mask, selection) for mask in masks], chosen)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_points_that_one_overlay_lacks_come_from_others(data: Any) -> None:
+    array, masks = data.draw(with_several())
+    n_points = data.draw(st.integers(1, 8))
+    coords = [
+        np.array([data.draw(st.integers(0, n - 1)) for _ in range(n_points)], np.int64)
+        for n in array.shape
+    ]
+    got = reader_for().read_points(array, coords)
+    values = np.arange(array.size).reshape(array.shape)
+    np.testing.assert_array_equal(got % BY_OVERLAY, values[tuple(coords)])
+    _, chosen = plan_points_with_overlays(array, coords)
+    check_layouts(got, [mask[tuple(coords)] for mask in masks], chosen)
 
 
 @settings(deadline=None, max_examples=60)

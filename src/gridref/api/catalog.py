@@ -655,7 +655,8 @@ class Catalog(CatalogGroup):
         pyarrow.Table
             A row for the files, and for each overlay that covers any of the selection: ``layout``,
             ``n_chunks``, ``n_requests``, ``stored_bytes``, ``decoded_bytes``, ``seconds`` and
-            whether it is the one ``chosen``. What an overlay does not cover is counted from files.
+            whether it is ``chosen``. What an overlay does not cover is counted from files; where
+            several are chosen, others answer for that as far as they cover it.
 
         Raises
         ------

@@ -220,14 +220,14 @@ def explained(group: CatalogGroup, path: str, selection: Mapping[str, Any]) -> p
     if not all(each.count if isinstance(each, Progression) else len(each) for each in selections):
         return _COST_SCHEMA.empty_table()
     choice = choose(array, selections)
-    chosen = None if choice is None else choice.overlay.id
+    chosen = {None} if choice is None else {each.id for each in choice.overlays}
     number = {each.id: n for n, each in enumerate(entries_of(group, path))}
     files = stored_in_files(group.snapshot, group.info.url, path, array)
     rows = [
         {
             "layout": "files" if name is None else f"overlay {number[name]}",
             **vars(cost),
-            "chosen": name == chosen,
+            "chosen": name in chosen,
         }
         for name, cost in estimates(array, files, selections)
     ]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import starmap
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -128,7 +129,17 @@ def n_touched(selection: AxisSelection, length: int) -> int:
     return len(np.unique(selection // length))
 
 
-# Parts of a selection, each of which one layout answers
+# What is read of each layout
+
+
+class Piece(Protocol):
+    """A part of what is read: `Part` or `PointPart`."""
+
+    @property
+    def estimate(self) -> Estimate: ...
+    @property
+    def in_files(self) -> Any: ...
+    def placed_in(self, whole: Self) -> Self: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,56 +157,93 @@ class Part:
         slice, or of each element of a list.
     in_files
         What would be read of the files instead.
+    estimate
+        What that costs.
     """
 
     array: VirtualArray
     selections: tuple[AxisSelection, ...]
     places: tuple[int | Int64Array, ...]
     in_files: tuple[AxisSelection, ...]
+    estimate: Estimate = Estimate()
+
+    def placed_in(self, whole: Self) -> Self:
+        """The same part of the selection that another part is of."""
+        both = zip(whole.places, self.places, strict=True)
+        return replace(self, places=tuple(starmap(_place_in, both)))
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """How a selection is read with an overlay.
+class PointPart:
+    """Some points, and the array that answers for them.
 
     Attributes
     ----------
-    overlay
-        The overlay.
-    parts
-        Its parts of the selection, then those of the files. Together they are all of it, once.
-    n_covered
-        How many of the parts are the overlay's.
+    array
+        The array of the files, or a sheet of an overlay.
+    coords
+        Their places in that array, along each axis.
+    places
+        Their places among all points.
+    in_files
+        Their places along each axis of the array of the files.
     estimate
-        What reading all parts costs.
+        What reading them costs.
     """
 
-    overlay: Overlay
-    parts: tuple[Part, ...]
-    n_covered: int
+    array: VirtualArray
+    coords: tuple[Int64Array, ...]
+    places: Int64Array
+    in_files: tuple[Int64Array, ...]
     estimate: Estimate
 
+    def placed_in(self, whole: Self) -> Self:
+        """The same points among those that another part is of."""
+        return replace(self, places=whole.places[self.places])
 
-def choose(array: VirtualArray, selections: Sequence[AxisSelection]) -> Choice | None:
-    """The overlay to read a selection with, which is not empty; None for the files alone."""
+
+@dataclass(frozen=True, eq=False)
+class Choice[P: Piece]:
+    """How a selection, or points, are read with overlays.
+
+    Attributes
+    ----------
+    overlays
+        The overlays.
+    parts
+        What they answer for, then what the files do. Together that is everything, once.
+    n_covered
+        How many of the parts are the overlays'.
+    """
+
+    overlays: tuple[Overlay, ...]
+    parts: tuple[P, ...]
+    n_covered: int
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """What reading all parts costs."""
+        return sum((part.estimate for part in self.parts), Estimate())
+
+
+def choose(array: VirtualArray, selections: Sequence[AxisSelection]) -> Choice[Part] | None:
+    """The overlays to read a selection with, which is not empty; None for the files alone."""
     forced = array.forced_overlay
     if forced is not None:
         return _with(array, forced, selections)
-    itemsize = array.dtype.itemsize
-    candidates = array.overlays
-    if not candidates:
+    if not array.overlays:
         return None
-    limit = WORTH * estimate(candidates[0].files, itemsize, selections).seconds
-    candidates = tuple(e for e in candidates if _of_one_chunk(e.stored, itemsize) < limit)
-    choices = [choice for each in candidates if (choice := _with(array, each, selections))]
-    best = min(choices, key=lambda choice: choice.estimate.seconds, default=None)
-    return best if best is not None and best.estimate.seconds < limit else None
+    from_files = estimate(array.overlays[0].files, array.dtype.itemsize, selections)
+    return _fastest(array, array.overlays, selections, from_files, _with)
 
 
-@lru_cache(maxsize=1024)
-def _of_one_chunk(stored: Stored, itemsize: int) -> float:
-    """The least that reading any of a layout takes, in seconds."""
-    return _estimate(stored, itemsize, 1, 1).seconds
+def choose_points(array: VirtualArray, coords: Sequence[Int64Array]) -> Choice[PointPart] | None:
+    """The overlays to read points with, at least one; None for the files alone."""
+    forced = array.forced_overlay
+    if forced is not None:
+        return _points_with(array, forced, coords)
+    from_files = _of_points(array.overlays[0].files, array.dtype.itemsize, coords)
+    return _fastest(array, array.overlays, coords, from_files, _points_with)
 
 
 def estimates(
@@ -204,23 +252,76 @@ def estimates(
     """What a selection costs from the files (None), and with each overlay that covers any of it."""
     choices = [choice for each in array.overlays if (choice := _with(array, each, selections))]
     from_files = estimate(files, array.dtype.itemsize, selections)
-    return (None, from_files), *((each.overlay.id, each.estimate) for each in choices)
+    return (None, from_files), *((each.overlays[0].id, each.estimate) for each in choices)
+
+
+def _fastest[P: Piece, W](
+    array: VirtualArray,
+    overlays: Sequence[Overlay],
+    wanted: W,
+    from_files: Estimate,
+    read_with: Callable[[VirtualArray, Overlay, W], Choice[P] | None],
+) -> Choice[P] | None:
+    """How something is read with the fastest overlay, and its rest with others; None if slow."""
+    limit, itemsize = WORTH * from_files.seconds, array.dtype.itemsize
+    candidates = [each for each in overlays if _of_one_chunk(each.stored, itemsize) < limit]
+    choices = [choice for each in candidates if (choice := read_with(array, each, wanted))]
+    if not choices:
+        return None
+    best, *others = sorted(choices, key=lambda choice: choice.estimate.seconds)
+    for other in others:
+        if len(best.parts) > best.n_covered:
+            best = _filled(array, best, other.overlays[0], read_with)
+    return best if best.estimate.seconds < limit else None
+
+
+def _filled[P: Piece](
+    array: VirtualArray,
+    choice: Choice[P],
+    overlay: Overlay,
+    read_with: Callable[[VirtualArray, Overlay, Any], Choice[P] | None],
+) -> Choice[P]:
+    """A choice whose parts of the files are read with one more overlay where that is faster."""
+    covered: list[P] = [*choice.parts[: choice.n_covered]]
+    rest: list[P] = []
+    for part in choice.parts[choice.n_covered :]:
+        inner = read_with(array, overlay, part.in_files)
+        if inner is None or inner.estimate.seconds >= part.estimate.seconds:
+            rest.append(part)
+            continue
+        placed = [each.placed_in(part) for each in inner.parts]
+        covered += placed[: inner.n_covered]
+        rest += placed[inner.n_covered :]
+    if len(covered) == choice.n_covered or len(covered) + len(rest) > MOST_PARTS:
+        return choice
+    return Choice((*choice.overlays, overlay), (*covered, *rest), len(covered))
+
+
+@lru_cache(maxsize=1024)
+def _of_one_chunk(stored: Stored, itemsize: int) -> float:
+    """The least that reading any of a layout takes, in seconds."""
+    return _estimate(stored, itemsize, 1, 1).seconds
+
+
+# Selections: a box of an overlay, or of the rest, is a part
 
 
 def _with(
     array: VirtualArray, overlay: Overlay, selections: Sequence[AxisSelection]
-) -> Choice | None:
+) -> Choice[Part] | None:
     """How a selection is read with an overlay; None where it covers nothing, or in many pieces."""
     bounds = tuple(map(_bounds, selections))
+    itemsize = array.dtype.itemsize
     covered: list[Part] = []
     boxes: list[Box] = []
     for cover in overlay.coverage:
         box = common(cover.box, bounds)
         part = None if box is None else _cut(array, selections, box)
         if box is not None and part is not None:
-            shifted = map(_shifted, part.selections, cover.shift)
+            shifted = tuple(map(_shifted, part.selections, cover.shift))
+            cost = estimate(overlay.stored, itemsize, shifted)
             sheet = overlay.sheets[cover.sheet]
-            covered.append(replace(part, array=sheet, selections=tuple(shifted)))
+            covered.append(replace(part, array=sheet, selections=shifted, estimate=cost))
             boxes.append(box)
             if len(boxes) > MOST_PARTS:
                 return None
@@ -232,11 +333,8 @@ def _with(
     rest = [part for box in outside if (part := _cut(array, selections, box)) is not None]
     if len(covered) + len(rest) > MOST_PARTS:
         return None
-    itemsize = array.dtype.itemsize
-    of_overlay = [estimate(overlay.stored, itemsize, part.selections) for part in covered]
-    of_files = [estimate(overlay.files, itemsize, part.selections) for part in rest]
-    total = sum([*of_overlay, *of_files], Estimate())
-    return Choice(overlay, (*covered, *rest), len(covered), total)
+    rest = [replace(p, estimate=estimate(overlay.files, itemsize, p.selections)) for p in rest]
+    return Choice((overlay,), (*covered, *rest), len(covered))
 
 
 def _bounds(selection: AxisSelection) -> tuple[int, int]:
@@ -268,6 +366,11 @@ def _cut(array: VirtualArray, selections: Sequence[AxisSelection], box: Box) -> 
     return Part(array, tuple(inside), tuple(places), tuple(inside))
 
 
+def _place_in(first: int | Int64Array, place: int | Int64Array) -> int | Int64Array:
+    """A place in a part, whose elements are from `first` or at these places, in the whole."""
+    return first + place if isinstance(first, int) else first[place]
+
+
 def _shifted(selection: AxisSelection, by: int) -> AxisSelection:
     if isinstance(selection, Progression):
         return replace(selection, start=selection.start + by)
@@ -277,96 +380,43 @@ def _shifted(selection: AxisSelection, by: int) -> AxisSelection:
 # Points: not a cross product of axes, so they are counted one by one
 
 
-@dataclass(frozen=True, eq=False)
-class PointPart:
-    """Some points, and the array that answers for them.
-
-    Attributes
-    ----------
-    array
-        The array of the files, or a sheet of an overlay.
-    coords
-        Their places in that array, along each axis.
-    places
-        Their places among all points.
-    """
-
-    array: VirtualArray
-    coords: tuple[Int64Array, ...]
-    places: Int64Array
-
-
-@dataclass(frozen=True, eq=False)
-class PointChoice:
-    """How points are read with an overlay.
-
-    Attributes
-    ----------
-    overlay
-        The overlay.
-    parts
-        Its points, and then those of the files.
-    in_files
-        Places of its points along each axis of the array.
-    """
-
-    overlay: Overlay
-    parts: tuple[PointPart, ...]
-    in_files: tuple[Int64Array, ...]
-
-
-def choose_points(array: VirtualArray, coords: Sequence[Int64Array]) -> PointChoice | None:
-    """The overlay to read points with, at least one; None for the files alone."""
-    itemsize = array.dtype.itemsize
-    forced = array.forced_overlay
-    if forced is not None:
-        return _points_with(array, forced, coords)[0]
-    limit = WORTH * _of_points(array.overlays[0].files, itemsize, coords)
-    candidates = [e for e in array.overlays if _of_one_chunk(e.stored, itemsize) < limit]
-    found = [_points_with(array, overlay, coords) for overlay in candidates]
-    choices = [(seconds, choice) for choice, seconds in found if choice is not None]
-    least, best = min(choices, key=lambda pair: pair[0], default=(limit, None))
-    return best if least < limit else None
-
-
 def _points_with(
     array: VirtualArray, overlay: Overlay, coords: Sequence[Int64Array]
-) -> tuple[PointChoice | None, float]:
-    """How points are read with an overlay, None where it covers none, and the seconds it takes."""
-    itemsize = array.dtype.itemsize
+) -> Choice[PointPart] | None:
+    """How points are read with an overlay; None where it covers none."""
     left = np.ones(len(coords[0]), bool)
     parts: list[PointPart] = []
-    seconds = 0.0
+
+    def add(of: VirtualArray, stored: Stored, shift: Sequence[int], places: Int64Array) -> None:
+        in_files = tuple(along[places] for along in coords)
+        own = tuple(along + by for along, by in zip(in_files, shift, strict=True))
+        cost = _of_points(stored, array.dtype.itemsize, own)
+        parts.append(PointPart(of, own, places, in_files, cost))
+
     for cover in overlay.coverage:
         inside = left.copy()
         for along, (low, high) in zip(coords, cover.box, strict=True):
             inside &= (along >= low) & (along < high)
-        (places,) = np.nonzero(inside)
-        if len(places):
-            own = tuple(c[places] + by for c, by in zip(coords, cover.shift, strict=True))
-            parts.append(PointPart(overlay.sheets[cover.sheet], own, places))
-            seconds += _of_points(overlay.stored, itemsize, own)
+        if inside.any():
+            add(overlay.sheets[cover.sheet], overlay.stored, cover.shift, np.flatnonzero(inside))
             left &= ~inside
     if not parts:
-        return None, 0.0
-    (places,) = np.nonzero(left)
-    if len(places):
-        rest = tuple(along[places] for along in coords)
-        parts.append(PointPart(array, rest, places))
-        seconds += _of_points(overlay.files, itemsize, rest)
-    in_files = tuple(along[~left] for along in coords)
-    return PointChoice(overlay, tuple(parts), in_files), seconds
+        return None
+    n_covered = len(parts)
+    if left.any():
+        add(array, overlay.files, (0,) * array.ndim, np.flatnonzero(left))
+    return Choice((overlay,), tuple(parts), n_covered)
 
 
-def _of_points(stored: Stored, itemsize: int, coords: Sequence[Int64Array]) -> float:
-    """Seconds that points of a layout take."""
+def _of_points(stored: Stored, itemsize: int, coords: Sequence[Int64Array]) -> Estimate:
+    """What points of a layout cost."""
 
     def n_touched_by(shape: Sequence[int]) -> int:
         cells = np.stack([along // n for along, n in zip(coords, shape, strict=True)], axis=1)
         return len(np.unique(cells, axis=0))
 
     n_chunks, n_objects = map(n_touched_by, (stored.chunk_shape, stored.object_shape))
-    return _estimate(stored, itemsize, n_chunks, n_objects).seconds
+    return _estimate(stored, itemsize, n_chunks, n_objects)
 
 
 # An overlay alone, without the files

@@ -46,7 +46,6 @@ from gridref.model.projection import (
 from gridref.serve.choosing import (
     Choice,
     Part,
-    PointChoice,
     PointPart,
     choose,
     choose_points,
@@ -242,8 +241,8 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
 
 def plan_with_overlays(
     array: VirtualArray, selection: Any = None
-) -> tuple[ReadPlan, Choice | None]:
-    """Plan the reading of a selection, from an overlay where that is faster.
+) -> tuple[ReadPlan, Choice[Part] | None]:
+    """Plan the reading of a selection, from overlays where that is faster.
 
     Returns
     -------
@@ -255,7 +254,7 @@ def plan_with_overlays(
     InvalidRequestError
         For a selection that does not fit the array.
     """
-    chosen: list[Choice] = []
+    chosen: list[Choice[Part]] = []
 
     def project(array: VirtualArray, selections: Sequence[AxisSelection]) -> Crosses:
         choice = choose(array, selections) if array.overlays else None
@@ -529,8 +528,8 @@ def plan_points(array: VirtualArray, coords: Sequence[ArrayLike]) -> PointSet:
 
 def plan_points_with_overlays(
     array: VirtualArray, coords: Sequence[ArrayLike]
-) -> tuple[tuple[PointSet, ...], PointChoice | None]:
-    """Plan the reading of points, from an overlay where that is faster.
+) -> tuple[tuple[PointSet, ...], Choice[PointPart] | None]:
+    """Plan the reading of points, from overlays where that is faster.
 
     Returns
     -------

@@ -303,7 +303,7 @@ class Reader:
         if choice is None:
             return read(plan)
         return self._read_or(
-            choice.overlay,
+            choice.overlays,
             plan_in_files(array, choice.parts[: choice.n_covered]),
             partial(read, plan),
             lambda: read(plan_read(array, selection)),
@@ -324,22 +324,22 @@ class Reader:
 
     def _read_or(
         self,
-        overlay: Overlay,
+        overlays: Sequence[Overlay],
         in_files: Iterable[PieceSet],
         with_overlay: Callable[[], NDArray[Any]],
         files_alone: Callable[[], NDArray[Any]],
     ) -> NDArray[Any]:
-        """Read with an overlay; from the files alone if that fails, whose errors count.
+        """Read with overlays; from the files alone if that fails, whose errors count.
 
-        `in_files` are the pieces of files that the overlay answers for.
+        `in_files` are the pieces of files that the overlays answer for.
         """
         try:
-            if overlay.checks_files:
+            if overlays[0].checks_files:
                 self.ranges.check_all(_sources_of(in_files))
             return with_overlay()
         except GridrefError as error:
             values = files_alone()
-            _warn_not_used(overlay, error)
+            _warn_not_used(overlays, error)
             return values
 
     def read_looked_up(
@@ -390,8 +390,8 @@ class Reader:
         if choice is None:
             return read(sets)
         return self._read_or(
-            choice.overlay,
-            map(partial(plan_points, array), (choice.in_files,)),
+            choice.overlays,
+            (plan_points(array, part.in_files) for part in choice.parts[: choice.n_covered]),
             partial(read, sets),
             lambda: read((plan_points(array, coords),)),
         )
@@ -621,12 +621,13 @@ _warned: set[str] = set()
 """Overlays that were warned of."""
 
 
-def _warn_not_used(overlay: Overlay, error: GridrefError) -> None:
-    """Say once of each overlay that its elements were read from the files, and why."""
-    if overlay.id not in _warned:
-        _warned.add(overlay.id)
+def _warn_not_used(overlays: Sequence[Overlay], error: GridrefError) -> None:
+    """Say once of overlays that their elements were read from the files, and why."""
+    named = " or ".join(each.id for each in overlays)
+    if named not in _warned:
+        _warned.add(named)
         warnings.warn(
-            f"overlay {overlay.id} cannot be read, and the files were read instead: {_why(error)}",
+            f"overlay {named} cannot be read, and the files were read instead: {_why(error)}",
             OverlayNotUsedWarning,
             stacklevel=4,
         )
