@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +20,8 @@ import gridref
 from gridref.faces.http import create_app, working
 from gridref.faces.web.look import LOOK_BYTES, chunk_bytes, look_at
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.encoding import Encoding, bytes_codec
-from gridref.model.manifest import ChunkManifest
-from gridref.serve.reader import Reader
 from gridref.testing.builders import chunked_array
+from tests.slow_reads import Slow, holes
 from tests.uvicorn_server import running
 
 LATITUDES = np.linspace(89.9, -89.9, 1250)
@@ -202,21 +199,6 @@ def test_labels_choose_as_xarray_does(served: str, large: Path) -> None:
     np.testing.assert_array_equal(values, expected)
 
 
-def holes(shape: tuple[int, int], chunk: tuple[int, int]) -> VirtualArray:
-    """An array whose chunks are all missing: what is planned counts them all the same."""
-    encoding = Encoding(chunk, np.dtype("f4"), (bytes_codec(np.dtype("f4")),))
-    n_chunks = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
-    manifest = ChunkManifest.missing(n_chunks)
-    return VirtualArray.of_one_block(
-        shape,
-        np.dtype("f4"),
-        encoding=encoding,
-        manifest=manifest,
-        dims=("y", "x"),
-        fill_value=np.float32(1),
-    )
-
-
 @pytest.mark.parametrize("chunk", [(1, 65_536), (2048, 2048), (65_536, 64)])
 def test_the_cost_of_a_look_is_bounded(chunk: tuple[int, int]) -> None:
     array = holes((65_536, 65_536), chunk)
@@ -234,17 +216,6 @@ def test_a_chunk_that_costs_too_much_alone(served: str) -> None:
         )
         steps = httpx.get(f"{url}/m/look/a?at=::1024,::1024")
         assert (steps.status_code, "leave the steps out" in steps.text) == (413, True)
-
-
-class Slow(Reader):
-    """Counts what is read, and takes its time."""
-
-    n_read = 0
-
-    def read(self, array: VirtualArray, selection: Any = None, **options: Any) -> Any:
-        self.n_read += 1
-        time.sleep(0.02)
-        return super().read(array, selection, **options)
 
 
 def test_who_leaves_is_worked_for_no_more_and_others_wait_for_nobody() -> None:

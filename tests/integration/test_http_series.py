@@ -19,8 +19,7 @@ import pytest
 import gridref
 from gridref.faces.http import create_app
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.serve.reader import Reader
-from tests.integration.test_http_looks import holes
+from tests.slow_reads import Slow, holes
 from tests.uvicorn_server import running
 
 
@@ -143,17 +142,6 @@ def test_as_csv(cube: str, whole: Any) -> None:
 def test_what_is_refused_is_said(small: str, asked: str, status: int, words: str) -> None:
     response = httpx.get(f"{small}/{asked}")
     assert (response.status_code, words in response.text) == (status, True), response.text
-
-
-class Slow(Reader):
-    """Counts what is read, and takes its time."""
-
-    n_read = 0
-
-    def read(self, array: VirtualArray, selection: Any = None, **options: Any) -> Any:
-        self.n_read += 1
-        time.sleep(0.02)
-        return super().read(array, selection, **options)
 
 
 def test_values_come_as_they_are_read_and_no_more_when_nobody_waits() -> None:
