@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gridref.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def plugins(group: str, own: frozenset[str] = frozenset()) -> Mapping[str, Plugi
         If two packages claim one name, or one claims a name of gridref's: naming both.
     """
     by_name: dict[str, Plugin] = {}
+    from importlib.metadata import entry_points
+
     for plugin in _foreign(entry_points(group=group)):
         other = "gridref itself" if plugin.name in own else None
         if plugin.name in by_name:

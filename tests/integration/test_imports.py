@@ -76,20 +76,23 @@ def test_a_local_scan_loads_only_what_scans(folder: Path) -> None:
     code = (
         "import gridref; group = gridref.scan('a.h5'); import sys;"
         " assert not [n for n in ('combine', 'catalog', 'serve') if f'gridref.{n}' in sys.modules];"
+        " assert 'multiprocessing.connection' not in sys.modules;"
         " assert group['v'][2] == 2"
     )
     assert not loaded_by(code, folder) & {"asyncio", "fsspec", "pyarrow"}
 
 
-def test_info_of_a_catalog_loads_nothing_of_combining(folder: Path) -> None:
+def test_info_of_a_catalog_loads_nothing_that_reads_values(folder: Path) -> None:
     gridref.build(folder / "a.h5", folder / "shown.gridref")
     code = (
         "import sys; sys.argv[1:] = ['info', 'shown.gridref']\n"
         "from gridref.faces.cli import main\n"
         "try: main()\nexcept SystemExit as end: assert not end.code\n"
-        "assert 'gridref.combine' not in sys.modules"
+        "read = {'gridref.' + n for n in ('combine', 'codecs', 'serve.reader', 'api.scan')}\n"
+        "assert not {*read, 'multiprocessing.connection', 'rich.progress'} & {*sys.modules}"
     )
-    assert not loaded_by(code, folder) & {"asyncio", "fsspec", "xarray", "zarr", "pandas"}
+    unwanted = {"asyncio", "fsspec", "imagecodecs", "numcodecs", "pandas", "xarray", "zarr"}
+    assert not loaded_by(code, folder) & unwanted
 
 
 @pytest.mark.long

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from numpy.typing import ArrayLike
 
 from gridref.api.readable import Sources, readable, reader_for
-from gridref.api.scan import Address, Files, Progress
 from gridref.api.watching import Events, Listing, is_settled
 from gridref.catalog import CatalogChange, CatalogGroup, compare_catalogs
 from gridref.catalog import open_catalog as read_catalog
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from gridref.api.outcomes import RunOptions
     from gridref.api.overlays import OverlayInfo, OverviewInfo
     from gridref.api.places import At
+    from gridref.api.scan import Address, Files, Progress
     from gridref.combine import CombineOptions
 
 type ExportKind = Literal["kerchunk", "icechunk", "cf", "stac", "forecast"]

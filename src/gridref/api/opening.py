@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gridref.api.readable import reader_for
 from gridref.catalog import CatalogGroup, Trust, open_catalog
@@ -25,9 +25,11 @@ from gridref.model.array import VirtualGroup
 from gridref.options import near_names
 from gridref.serve.conventions import with_conventions
 from gridref.serve.names import IN_ZARR, with_shown_names
-from gridref.serve.object_reader import ObjectReader
-from gridref.serve.objects import KeySpace
 from gridref.serve.views import View, ViewOptions
+
+if TYPE_CHECKING:
+    from gridref.serve.object_reader import ObjectReader
+    from gridref.serve.objects import KeySpace
 
 StorageOptions = Mapping[str, Any]
 
@@ -175,5 +177,8 @@ def open_space(
             f"no array has a dimension {', '.join(sorted(asked - known))}; there are"
             f" {', '.join(sorted(known))}"
         )
+    from gridref.serve.object_reader import ObjectReader
+    from gridref.serve.objects import KeySpace
+
     shown = with_conventions(with_shown_names(group, IN_ZARR))
     return KeySpace(shown, options), ObjectReader(reader_for(storage_options))

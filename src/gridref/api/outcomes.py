@@ -16,7 +16,6 @@ from itertools import batched
 from typing import Any, Literal
 
 from gridref.api.kept_scans import KeptScans
-from gridref.api.workers import told, unlike_versions, workers
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.formats import ScanOptions, data_names, first_bytes, scan_with
 from gridref.io import (
@@ -247,6 +246,8 @@ def each_part[T](
     InvalidRequestError
         If a worker has another version of gridref.
     """
+    from gridref.api.workers import told, unlike_versions, workers  # multiprocessing is much
+
     traffic = current_traffic()
     with workers(run.executor_for(len(addresses))) as (n_workers, pool):
         max_in_flight = max(1, run.max_in_flight // n_workers)

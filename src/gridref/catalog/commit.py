@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import numpy as np
@@ -237,6 +236,8 @@ def group_entry(group: VirtualGroup, path: str, entries: Mapping[str, ArrayEntry
 @cache
 def created_by() -> str:
     """Name and version of the writer."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return f"gridref {version('gridref')}"
     except PackageNotFoundError:

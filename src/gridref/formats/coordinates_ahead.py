@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs import decode_chunk
 from gridref.errors import GridrefError
 from gridref.io import AtHand, ScanFile, current_context
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -111,6 +110,8 @@ def kept_elements(array: VirtualArray) -> NDArray[Any] | None:
     parts = at_hand.parts(source, [int(rows.offset[0])], [int(rows.length[0])])
     if parts is None:
         return None
+    from gridref.codecs import decode_chunk
+
     is_cut = encoding.edge is EdgePolicy.TRUNCATED
     try:
         values = decode_chunk(parts[0], encoding, (stored_size,) if is_cut else None)

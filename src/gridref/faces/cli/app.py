@@ -8,7 +8,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -159,7 +158,9 @@ def _end(message: str, status: int) -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        echo(f"gridref {version('gridref')}")
+        from gridref import __version__
+
+        echo(f"gridref {__version__}")
         raise typer.Exit
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from gridref.api.inspect import Inspection
 from gridref.api.overlays import overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
 from gridref.errors import NotRepresentableError
@@ -27,6 +26,7 @@ from gridref.secrets import shown_address
 from gridref.serve.views import ViewOptions, show
 
 if TYPE_CHECKING:
+    from gridref.api.inspect import Inspection
     from gridref.combine import Combination
     from gridref.combine.report import Drift
 
