@@ -41,9 +41,8 @@ def rewrites(draw):
     stored = [math.prod(each.chunk_shape) * each.dtype.itemsize for each in array.encodings]
     chunk_bytes = 4 * math.prod(lengths)
     object_bytes = 4 * math.prod(map(min, array.shape, shards or lengths))
-    least = (
-        BASE_BYTES + TASK_BYTES[1] + 3 * max(stored, default=0) + 3 * chunk_bytes + 2 * object_bytes
-    )
+    least = BASE_BYTES + TASK_BYTES[1] + 3 * max(stored, default=0)
+    least += 2 * chunk_bytes + 2 * max(chunk_bytes, object_bytes) + 2 * object_bytes
     memory = least + draw(st.sampled_from([0, 50, 500, 10_000, 100_000]))
     resources = Resources(memory, n_threads=2, has_disk=True)
     # Two passes, wherever that can be, in half of the cases.

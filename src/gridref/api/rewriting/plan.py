@@ -126,6 +126,8 @@ def shard_shape_for(
     return tuple(lengths)
 
 
+ENCODED_TOGETHER = 2**20
+"""Chunks of so many bytes are encoded by one thread: to hand each to a thread would take longer."""
 BASE_BYTES = 200 * 10**6
 """What a process takes that has imported everything and works on nothing."""
 
@@ -337,8 +339,9 @@ def _threads(view: ArrayView, resources: Resources, object_bytes: int) -> tuple[
     """
     item_bytes = view.metadata.dtype.itemsize
     chunk_bytes = math.prod(int(axis.run_lengths.max()) for axis in view.chunk_grid.axes)
-    # Elements in their order, shuffled, and encoded.
-    encoder_bytes = 3 * chunk_bytes * item_bytes
+    # Elements in their order, and shuffled; what is encoded, and what waits to be written.
+    encoded_bytes = max(chunk_bytes * item_bytes, min(object_bytes, ENCODED_TOGETHER))
+    encoder_bytes = 2 * chunk_bytes * item_bytes + 2 * encoded_bytes
     if not resources.is_streamed:
         encoder_bytes += 2 * object_bytes
     reader_bytes = _reader_bytes(view.array)

@@ -21,18 +21,18 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import batched, chain
 from types import EllipsisType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.rewriting.plan import RewritePlan, Unit
+from gridref.api.rewriting.plan import ENCODED_TOGETHER, RewritePlan, Unit
 from gridref.api.workers import Pool, Task, told
 from gridref.catalog.folder import write_errors_told
 from gridref.codecs import encode_chunk
@@ -581,11 +581,20 @@ def _rewrite(
     begun = time.perf_counter()
     reader = Reader(reader.ranges, n_threads=plan.n_threads, n_requests=plan.n_requests)
     writer = ObjectWriter(plan, reader, sink, prefix, path)
-    with DaemonThreads(1) as ahead, DaemonThreads(plan.n_threads) as writers:
+    n_threads = plan.n_threads
+    with (
+        DaemonThreads(1) as ahead,
+        DaemonThreads(n_threads) as writers,
+        DaemonThreads(n_threads) as encoders,
+    ):
         reads = map_ahead(ahead, writer.read, enumerate(units), 2)
         for done, (unit, values) in enumerate(reads, 1):
+            objects = list(unit.objects())
+            # All threads encode, however few objects there are, and few chunks wait for a writer.
+            n_ahead = -(-(n_threads + 1) // min(n_threads, len(objects)))
+            writer.encoded = partial(map_ahead, encoders, n_ahead=n_ahead)
             put = partial(writer.put, unit, values)
-            for _ in map_ahead(writers, put, list(unit.objects()), 2 * plan.n_threads):
+            for _ in map_ahead(writers, put, objects, 2 * n_threads):
                 pass
             del put, values  # the memory is for the unit that is read next
             if progress is not None:
@@ -594,7 +603,15 @@ def _rewrite(
 
 
 class ObjectWriter:
-    """A rewrite under way."""
+    """A rewrite under way.
+
+    Attributes
+    ----------
+    encoded
+        Encodes the chunks of an object, some at a time: `map`, or what does it in threads.
+    """
+
+    encoded: Callable[..., Iterator[list[bytes | None]]] = map
 
     def __init__(
         self, plan: RewritePlan, reader: Reader, sink: Sink, prefix: str, path: str | None
@@ -728,12 +745,22 @@ class ObjectWriter:
             return
         lengths = shards.chunk_shape
         counts = shards.chunks_per_shard(coords)
-        for place in np.ndindex(*_chunks_inside(self.view, coords)):
-            region = tuple(slice(k * n, (k + 1) * n) for k, n in zip(place, lengths, strict=True))
-            payload = self._encoded(values[region], lengths)
-            if payload is not None:
-                entries.add(int(np.ravel_multi_index(place, counts)), payload)
-                yield payload
+
+        def encoded(places: Sequence[tuple[int, ...]]) -> list[bytes | None]:
+            regions = (
+                tuple(slice(k * n, (k + 1) * n) for k, n in zip(place, lengths, strict=True))
+                for place in places
+            )
+            return [self._encoded(values[region], lengths) for region in regions]
+
+        together = max(1, ENCODED_TOGETHER // max(1, math.prod(lengths) * values.itemsize))
+        batches = [*batched(np.ndindex(*_chunks_inside(self.view, coords)), together)]
+        mapped = map if len(batches) == 1 else self.encoded
+        for places, payloads in zip(batches, mapped(encoded, batches), strict=True):
+            for place, payload in zip(places, payloads, strict=True):
+                if payload is not None:
+                    entries.add(int(np.ravel_multi_index(place, counts)), payload)
+                    yield payload
         if entries.order:
             yield entries.tail()
 
