@@ -50,6 +50,9 @@ def untagged(base: Base, name: str) -> Root:
 def rolled_back(base: Base, to: str | None) -> Root:
     """Make a snapshot that holds what a former one did; None for the one before."""
     target = root_at(base.folder, base.root, to or _one_back(base)).snapshot
+    # Former snapshots have no copies of tables. Those of sheets that are still there are known.
+    known = {sheet.name: sheet for each in base.root.snapshot.overlays for sheet in each.sheets}
+    target = replace(target, overlays=tuple(each.with_copies(known) for each in target.overlays))
     return following(base, target, "rollback", f"to {target.id}", restores=target.id)
 
 

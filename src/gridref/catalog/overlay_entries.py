@@ -286,6 +286,17 @@ class OverlayEntry(Covering):
         """As former snapshots have it, which are seldom read: without copies of tables."""
         return replace(self, sheets=tuple(replace(sheet, copies={}) for sheet in self.sheets))
 
+    def with_copies(self, known: Mapping[str, SheetEntry]) -> OverlayEntry:
+        """With the copies of tables that sheets of the same names and tables have."""
+        found = ((sheet, known.get(sheet.name, sheet)) for sheet in self.sheets)
+        return replace(
+            self,
+            sheets=tuple(
+                replace(sheet, copies=other.copies) if other.part == sheet.part else sheet
+                for sheet, other in found
+            ),
+        )
+
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
