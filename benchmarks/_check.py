@@ -74,7 +74,7 @@ JOBS = (
 )
 
 type Kept = dict[str, dict[str, Any]]
-"""By row: `now`, `unit` and `date`."""
+"""By row: the other fields of its `Figure`, and `date`."""
 
 
 def measured(job: Job) -> list[Figure]:
@@ -157,23 +157,26 @@ def keep(figures: Iterable[Figure], machine_kind: str, file: Path) -> None:
     date = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
     rows = machines.setdefault(machine_kind, {})
     for figure in figures:
-        rows[figure.row] = {"now": float(f"{figure.now:.3g}"), "unit": figure.unit, "date": date}
+        fields = asdict(figure) | {"now": float(f"{figure.now:.3g}"), "date": date}
+        rows[fields.pop("row")] = fields
     file.write_text(json.dumps(machines, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def with_figures(page: str, kept: Kept) -> str:
-    """A page with tables, the rows of which show what is kept: its figure and date."""
+    """A page with tables whose third to fifth column and last one show what is kept."""
     return "".join(_with_figure(text, kept) for text in page.splitlines(keepends=True))
 
 
 def _with_figure(text: str, kept: Kept) -> str:
     cells = text.split("|")
-    row = cells[1].strip() if len(cells) > 3 else ""
+    row = cells[1].strip() if len(cells) > 7 else ""
     if row not in kept:
         return text
-    entry = kept[row]
-    figure = Figure(row, entry["now"], unit=entry["unit"])
-    return "|".join([*cells[:2], f" {figure.said} ", *cells[3:-2], f" {entry['date']} ", cells[-1]])
+    fields = dict(kept[row])
+    date = fields.pop("date")
+    figure = Figure(row, **fields)
+    shown = [figure.own, figure.said, figure.target]
+    return "|".join([*cells[:3], *(f" {cell} " for cell in shown), *cells[6:-2], f" {date} ", "\n"])
 
 
 def chosen_jobs(names: list[str], with_long: bool) -> Iterator[Job]:

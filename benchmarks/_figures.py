@@ -13,13 +13,21 @@ type Unit = Literal["times as fast", "times as long", "requests", "MB", "s", "ms
 class Figure:
     """One number of a benchmark, with the name of its row in docs/performance.md.
 
-    `times as fast` and `times as long` are against the peer that the row names.
+    Attributes
+    ----------
+    now, unit
+        The number. `times as fast` and `times as long` are against a peer in the same run.
+    target
+        What is aimed at, in words.
+    own
+        What the number is made of, in words: gridref's time, or its speed.
     """
 
     row: str
     now: float
-    target: float | None = None
+    target: str = ""
     unit: Unit = "times as fast"
+    own: str = ""
 
     @property
     def more_is_better(self) -> bool:
@@ -36,15 +44,9 @@ class Figure:
         digits = f"{self.now:.0f}" if self.now >= 100 else f"{self.now:.3g}"
         return digits if self.more_is_better else f"{digits} {self.unit}"
 
-    @property
-    def said_target(self) -> str:
-        if self.target is None:
-            return ""
-        return f"{'>=' if self.more_is_better else '<='} {self.target:g}"
-
 
 def print_table(figures: Iterable[Figure]) -> None:
     """Print a table in Markdown, line by line as the figures come."""
-    print("| work | now | target |\n|---|---|---|", flush=True)
+    print("| work | gridref | now | target |\n|---|---|---|---|", flush=True)
     for figure in figures:
-        print(f"| {figure.row} | {figure.said} | {figure.said_target} |", flush=True)
+        print(f"| {figure.row} | {figure.own} | {figure.said} | {figure.target} |", flush=True)

@@ -142,9 +142,9 @@ def figures(n_parts: int = 40, n_chunks: int = 25_000_000) -> Iterator[Figure]:
             )
             server.terminate()
     what = f"first chunk of {n_parts * n_chunks:,}"
-    yield Figure(f"{what}, local", local[0], 0.5, "s")
-    yield Figure(f"{what}, 25 ms a request", late[0], 0.5, "s")
-    yield Figure(f"{what}, memory", late[1], 300, "MB")
+    yield Figure(f"{what}, local", local[0], "<= 0.5 s", "s")
+    yield Figure(f"{what}, 25 ms a request", late[0], "<= 0.5 s", "s")
+    yield Figure(f"{what}, memory", late[1], "<= 300 MB", "MB")
 
 
 def main(*sizes: int) -> None:

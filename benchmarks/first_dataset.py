@@ -86,7 +86,7 @@ def figures(n_files: int = 200) -> Iterator[Figure]:
     ours = best["gridref.open_mfdataset"][0]
     for peer in ("xarray.open_mfdataset", "virtualizarr.open_virtual_mfdataset"):
         what = f"first lazy dataset of {n_files} NetCDF4 files, against `{peer}`"
-        yield Figure(what, best[peer][0] / ours, 10)
+        yield Figure(what, best[peer][0] / ours, ">= 10", own=f"{ours:.2f} s")
 
 
 def least_times(n_files: int, n_rounds: int) -> dict[str, Any]:

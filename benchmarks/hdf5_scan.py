@@ -92,9 +92,9 @@ def all_times(n_files: int) -> dict[str, float]:
 def figures(n_files: int = 150) -> Iterator[Figure]:
     times = all_times(n_files)
     what = "scan local NetCDF4 files of 20 variables"
-    for peer, target in (("virtualizarr", 20), ("kerchunk", None)):
-        yield Figure(f"{what}, against {peer}", times[peer] / times["gridref"], target)
-    yield Figure(f"{what}, one file", times["gridref"], 2, "ms")
+    own = f"{times['gridref']:.2f} ms a file"
+    for peer, target in (("virtualizarr", ">= 20"), ("kerchunk", "")):
+        yield Figure(f"{what}, against {peer}", times[peer] / times["gridref"], target, own=own)
 
 
 def main() -> None:

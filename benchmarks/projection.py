@@ -28,7 +28,8 @@ def figures() -> Iterator[Figure]:
         }
     )
     what = "project 100,000 random indices on 1,000,000 uneven chunks"
-    yield Figure(what, seconds["numpy"] / seconds["gridref"])
+    own = f"{1000 * seconds['gridref']:.1f} ms"
+    yield Figure(what, seconds["numpy"] / seconds["gridref"], own=own)
 
 
 def main() -> None:

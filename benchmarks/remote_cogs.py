@@ -51,8 +51,9 @@ def figures(n_files: int = 500) -> Iterator[Figure]:
             ]
     theirs, ours = map(min, zip(*both, strict=True))
     what = f"scan {n_files} COGs, 25 ms a request"
-    yield Figure(what, theirs.wall / ours.wall, 5)
-    yield Figure(f"{what}, in processor time", theirs.cpu / ours.cpu)
+    yield Figure(what, theirs.wall / ours.wall, ">= 5", own=f"{ours.wall:.2f} ms a file")
+    busy = f"{ours.cpu:.2f} ms a file"
+    yield Figure(f"{what}, in processor time", theirs.cpu / ours.cpu, own=busy)
 
 
 def main() -> None:

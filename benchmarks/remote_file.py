@@ -67,10 +67,11 @@ def figures() -> Iterator[Figure]:
                     n_requests.append(requests_of(url))
     seconds = {tool: statistics.median(found[1:]) for tool, found in taken.items()}
     what = "scan one remote file alone, 25 ms a request"
-    for peer, target in (("kerchunk", 2), ("virtualizarr", None)):
-        yield Figure(f"{what}, against {peer}", seconds[peer] / seconds["gridref"], target)
-    yield Figure(f"{what}: requests", statistics.median(n_requests), 1, "requests")
-    yield Figure(what, 1000 * seconds["gridref"], 35, "ms")
+    own = f"{1000 * seconds['gridref']:.0f} ms"
+    for peer in ("kerchunk", "virtualizarr"):
+        ratio = seconds[peer] / seconds["gridref"]
+        yield Figure(f"{what}, against {peer}", ratio, "<= 35 ms", own=own)
+    yield Figure(f"{what}: requests", statistics.median(n_requests), "<= 1", "requests")
 
 
 if __name__ == "__main__":

@@ -109,9 +109,9 @@ def figures() -> Iterator[Figure]:
         ours = min(measure(by_gridref, urls[:24], pipe) for _ in range(3))
         many = measure(by_gridref, urls, pipe)
     what = "scan 24 NetCDF4 files, 25 ms a request"
-    yield Figure(what, theirs.wall / ours.wall, 30)
-    yield Figure(f"{what}: requests a file", ours.n_requests, 1, "requests")
-    yield Figure("scan 240 NetCDF4 files, 25 ms a request, one file", many.wall, 5, "ms")
+    yield Figure(what, theirs.wall / ours.wall, ">= 30", own=f"{ours.wall:.1f} ms a file")
+    yield Figure(f"{what}: requests a file", ours.n_requests, "<= 1", "requests")
+    yield Figure("scan 240 NetCDF4 files, 25 ms a request, one file", many.wall, "<= 5 ms", "ms")
 
 
 def main() -> None:

@@ -52,7 +52,8 @@ def small_file(path: Path, number: int) -> None:
 def figures(n_files: int = 3_000) -> Iterator[Figure]:
     seconds = processes(n_files)
     what = f"scan {n_files:,} local files in two processes, against one"
-    yield Figure(what, seconds[1] / seconds[2], 1.8)
+    own = f"{1e3 * seconds[2] / n_files:.2f} ms a file"
+    yield Figure(what, seconds[1] / seconds[2], ">= 1.8", own=own)
 
 
 def processes(n_files: int) -> dict[int, float]:

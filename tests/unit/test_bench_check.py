@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import _check
+from benchmarks.__main__ import NAMES
 from benchmarks._figures import Figure
 
 ROOT = Path(__file__).parents[2]
@@ -73,16 +74,17 @@ def test_losses(
 def test_rows_that_are_kept_replace_those_of_before(tmp_path: Path) -> None:
     file = tmp_path / "kept.json"
     _check.keep(ROWS, "two cores", file)
-    _check.keep([Figure("read", 3.14159)], "two cores", file)
+    _check.keep([Figure("read", 3.14159, ">= 4", own="5 ms")], "two cores", file)
     _check.keep([Figure("read", 9)], "four cores", file)
     rows, of = _check.kept_for("two cores", file)
     assert (of, rows["read"]["now"], rows["read one"]["now"]) == ("two cores", 3.14, 7)
     assert _check.kept_for("unknown", file) == (rows, "two cores")
-    page = "# Speed\n| work | now | why | date |\n|---|---|---|---|\n| read | 2 | disk | old |\n"
-    date = rows["read"]["date"]
-    assert _check.with_figures(page, rows) == page.replace(
-        "2 | disk | old", f"3.14 | disk | {date}"
+    page = (
+        "# Speed\n| a | of | own | now | aim | why | date |\n| read | b | 1 | 2 | 3 | c | old |\n"
     )
+    date = rows["read"]["date"]
+    shown = page.replace("1 | 2 | 3 | c | old", f"5 ms | 3.14 | >= 4 | c | {date}")
+    assert _check.with_figures(page, rows) == shown
 
 
 def test_the_command_measures_and_keeps(tmp_path: Path) -> None:
@@ -95,3 +97,13 @@ def test_the_command_measures_and_keeps(tmp_path: Path) -> None:
     ((row, entry),) = rows.items()
     assert entry["now"] > 0
     assert re.search(rf"{re.escape(row)} +kept +- +now +{entry['now']:g}\n", done.stdout)
+
+
+def test_the_page_shows_what_is_kept() -> None:
+    page = _check.PAGE.read_text(encoding="utf-8")
+    (kept,) = json.loads(_check.KEPT.read_text(encoding="utf-8")).values()
+    assert _check.with_figures(page, kept) == page
+    shown = {text.split("|")[1].strip() for text in page.splitlines() if text.count("|") > 7}
+    assert len(shown & set(kept)) > 30
+    modules = set(re.findall(r"`benchmarks\.(\w+)`", page))
+    assert {job.module for job in _check.JOBS} <= modules <= set(NAMES)
