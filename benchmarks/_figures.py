@@ -42,7 +42,8 @@ class Figure:
     def said(self) -> str:
         """The number as a cell of a table."""
         digits = f"{self.now:.0f}" if self.now >= 100 else f"{self.now:.3g}"
-        return digits if self.more_is_better else f"{digits} {self.unit}"
+        unit = "request" if (self.now, self.unit) == (1, "requests") else self.unit
+        return digits if self.more_is_better else f"{digits} {unit}"
 
 
 def print_table(figures: Iterable[Figure]) -> None:
