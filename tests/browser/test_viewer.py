@@ -382,6 +382,24 @@ def test_overviews_are_shown_first(visit: Visit) -> None:
         visit.page.goto("about:blank")
 
 
+@pytest.mark.long
+def test_overviews_beside_the_files_are_shown_first(visit: Visit, tmp_path: Path) -> None:
+    image = np.random.default_rng(3).integers(0, 256, (2_500, 2_100), "u1")
+    with h5py.File(tmp_path / "image.h5", "w") as file:
+        file.create_dataset("b", data=image, chunks=(500, 700))
+    gridref.build(tmp_path / "image.h5", tmp_path / "image.gridref")
+    catalog = gridref.open_catalog(tmp_path / "image.gridref")
+    catalog.overviews("b", factor=50, levels=1, method="nearest")
+    with running(create_app([tmp_path / "image.gridref"], access_log=False)) as url:
+        page = opened(visit, f"{url}/image/array/b")
+        expected = rendered(image[25::50, 25::50].astype("f8"), "gray")
+        np.testing.assert_array_equal(cells(visit, (50, 42), None), expected)
+        asked = page.evaluate("performance.getEntriesByType('resource').map(({name}) => name)")
+        assert [name for name in asked if "/overview_1/b/" in name]
+        assert not [name for name in asked if "/look/" in name or "/portable/b/c" in name]
+        page.goto("about:blank")
+
+
 def test_the_lines_for_javascript(served: str, sample_data: Path, tmp_path: Path) -> None:
     import httpx
 

@@ -69,6 +69,28 @@ def write_set(folder: Path, data: NDArray[Any], order: str) -> Path:
     return folder / "p0.ome.tif"
 
 
+def test_overviews_are_levels_of_the_image(tmp_path: Path) -> None:
+    data = values(2, 60, 80)
+    sizes = {"PhysicalSizeX": 0.5, "PhysicalSizeY": 0.25}
+    tifffile.imwrite(tmp_path / "a.ome.tif", data, metadata={"axes": "CYX", **sizes})
+    gridref.build(tmp_path / "a.ome.tif", tmp_path / "a.gridref")
+    before = gridref.open_catalog(tmp_path / "a.gridref")
+    catalog = before.overviews("image", levels=2, method="max")
+    with running(create_app({"a": catalog})) as address:
+        (node,) = nodes_of(f"{address}/a/portable")
+    shapes = [level.shape for level in node.data]
+    assert shapes == [(2, 60, 80), (2, 30, 40), (2, 15, 20)]
+    for level, size in ((1, 2), (2, 4)):
+        windows = data.reshape(2, 60 // size, size, 80 // size, size)
+        np.testing.assert_array_equal(catalog[f"overview_{level}/image"], windows.max((2, 4)))
+        # As ome-zarr-py states the places of pixels: the centre of the first window
+        scale, translation = node.metadata["coordinateTransformations"][level]
+        assert scale["scale"] == [1, 0.25 * size, 0.5 * size]
+        assert translation["translation"] == [0, 0.25 * (size - 1) / 2, 0.5 * (size - 1) / 2]
+    assert catalog.from_files().attrs == before.attrs
+    assert catalog.drop_overviews("image").attrs == before.attrs
+
+
 @pytest.mark.parametrize("order", ["CZ", "ZC"])
 def test_a_set_of_files(tmp_path: Path, order: str) -> None:
     data = values(*((2, 3) if order == "CZ" else (3, 2)), 40, 50)

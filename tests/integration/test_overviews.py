@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -305,3 +307,46 @@ def test_what_cannot_be(images: Images, tmp_path: Path) -> None:
         two.overviews("b", levels=1)
     two = two.overviews("b", factor=4, levels=1)
     assert two["overview_1/b"][...].tolist() == [[13.5, 17.5], [45.5, 49.5]]  # type: ignore[index]
+
+
+def test_a_dry_run_writes_nothing(images: Images) -> None:
+    before = images.open()
+    report = before.overviews("tas", levels=2, dry_run=True).report
+    assert report.lines[0] == "tas: mean, 2 levels: 4x51x42, 4x26x21"
+    assert report.lines[1].startswith("4 stored chunks, each decoded once; at most ")
+    options = ["--levels", "2", "--dry-run"]
+    done = CliRunner().invoke(app, ["overviews", images.url, "tas", *options])
+    assert (done.exit_code, report.lines[0] in done.output) == (0, True)
+    assert not images.objects()
+    assert images.open().info.snapshot == before.info.snapshot
+    images.open().overviews("tas", levels=2)
+    report = images.open().overviews("tas", levels=2, dry_run=True).report
+    assert report.lines == ("tas: nothing is missing",)
+
+
+PEAK = """
+import re, sys
+from pathlib import Path
+import gridref
+
+gridref.open_catalog(sys.argv[1]).overviews("b", levels=4, memory=int(sys.argv[2]))
+print(*re.findall(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text()))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_memory_stays_below_the_bound(tmp_path: Path) -> None:
+    side, tile, memory = 16_000, 500, 450 * 10**6
+    values = np.random.default_rng(0).integers(0, 2**16, (tile, tile), "<u2")
+    with h5py.File(tmp_path / "image.h5", "w") as file:
+        b = file.create_dataset("b", (side, side), "<u2", chunks=(tile, tile))
+        for row, column in np.ndindex(side // tile, side // tile):
+            b.id.write_direct_chunk((row * tile, column * tile), values.tobytes())
+    gridref.build(tmp_path / "image.h5", tmp_path / "image.gridref")
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "image.gridref"), str(memory)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert 1024 * int(done.stdout) < memory < 2 * side * side
+    level = gridref.open_catalog(tmp_path / "image.gridref")["overview_2/b"][:125, :125]
+    means = values.reshape(125, 4, 125, 4).mean((1, 3))
+    np.testing.assert_array_equal(level, np.rint(means))

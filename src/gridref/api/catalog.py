@@ -551,6 +551,7 @@ class Catalog(CatalogGroup):
         codec: str = "shuffle-zstd",
         memory: int | str = "1GB",
         n_threads: int | None = None,
+        dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Catalog:
         """Write coarser levels of an array, made of windows along its last two dimensions.
@@ -571,7 +572,7 @@ class Catalog(CatalogGroup):
             ``"mean"``, ``"min"``, ``"max"``, ``"mode"`` or ``"nearest"``.
         to
             Folder for the levels, by default ``overlays`` in the catalog's.
-        codec, memory, n_threads, progress
+        codec, memory, n_threads, dry_run, progress
             As for `rechunk`.
 
         Raises
@@ -596,6 +597,7 @@ class Catalog(CatalogGroup):
             codec=codec,
             memory=memory,
             n_threads=n_threads,
+            dry_run=dry_run,
             progress=progress,
         )
 

@@ -122,6 +122,14 @@ class Overviews:
         """Write sheet by sheet, and commit each one; return what was done."""
         return write_sheets(self.keeper, self.path, self.planned, self._write)
 
+    def described(self, base: Base) -> list[str]:
+        """What would be written next."""
+        draft = self.planned(base)
+        if draft is None:
+            return [f"{self.path}: nothing is missing"]
+        shapes = ", ".join("x".join(map(str, view.array.shape)) for view in draft.plan.views)
+        return [f"{self._said}: {shapes}", draft.plan.tiles.work_in_words]
+
     def _write(self, draft: _Draft) -> WrittenSheet:
         """Write the levels of a sheet."""
         plan, options = draft.plan, self.keeper.storage_options
@@ -137,11 +145,12 @@ class Overviews:
         objects = [each for level in done for each in level.objects]
         stored_bytes = sum(int(each.length.sum()) for each in objects)
         sheet = replace(draft.sheet, n_objects=len(objects), stored_bytes=stored_bytes)
-        said = f"{self.path}: {self.method}, {len(levels)} level{'s' * (len(levels) != 1)}"
-        times = plan.tiles.n_decoded / max(1, plan.tiles.n_stored)
-        often = "once" if times <= 1 else f"{times:.3g} times"
-        details = [f"{stored_bytes / 1e6:.3g} MB", f"each stored chunk decoded {often}"]
-        return WrittenSheet(sheet, arrays, said, details)
+        details = [f"{stored_bytes / 1e6:.3g} MB", f"each stored chunk decoded {plan.tiles.often}"]
+        return WrittenSheet(sheet, arrays, self._said, details)
+
+    @property
+    def _said(self) -> str:
+        return f"{self.path}: {self.method}, {self.n_levels} level{'s' * (self.n_levels != 1)}"
 
     def _overview(self, base: Base, array: VirtualArray) -> OverviewEntry:
         """The overview that is asked for: the one that is there, or a new one."""
@@ -200,6 +209,7 @@ def overviews[C: CatalogGroup](
     codec: str,
     memory: int | str,
     n_threads: int | None,
+    dry_run: bool,
     progress: Callable[[int, int], None] | None,
 ) -> C:
     """Write what the overview of an array lacks: see `Catalog.overviews`."""
@@ -210,11 +220,13 @@ def overviews[C: CatalogGroup](
     found = array_to_write(base.group, path)
     factors, n_levels = _checked(base.group, path, found, factor, levels, method)
     options = (to, codec, bytes_of("memory", memory), n_threads)
-    lines: list[str] = []
-    for label in _labels(base.group, path, found, factors, keeper.storage_options):
-        Overviews(keeper, label, (factor,), n_levels, "mean", *options).run()
     run = Overviews(keeper, path, factors, n_levels, method, *options, progress)
-    lines += run.run() or [f"{path}: nothing is missing"]
+    if dry_run:
+        lines = run.described(base)
+    else:
+        for label in _labels(base.group, path, found, factors, keeper.storage_options):
+            Overviews(keeper, label, (factor,), n_levels, "mean", *options).run()
+        lines = run.run() or [f"{path}: nothing is missing"]
     catalog = keeper.commit(lambda _: None)
     report = CatalogReport.of(ScanReport(lines=tuple(lines)), catalog.snapshot.drifts)
     return replace(catalog, report=report)

@@ -192,9 +192,7 @@ class Rechunk:
             return [f"{self.path}: nothing is missing"]
         sheet, plan = draft.sheet, draft.plan
         layout = f"{_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
-        work = f"{plan.n_stored} stored chunks, each decoded {_often(plan)}"
-        memory = f"at most {plan.peak_bytes / 1e6:.0f} MB of memory"
-        return [f"{self.path}: {layout}, shards of {_sized(sheet.shards)}", f"{work}; {memory}"]
+        return [f"{self.path}: {layout}, shards of {_sized(sheet.shards)}", plan.work_in_words]
 
     def _write(self, draft: _Draft) -> WrittenSheet:
         """Write the chunks of a sheet: those of small labels into its table, others into shards."""
@@ -222,7 +220,7 @@ class Rechunk:
         details = [f"{stored_bytes / 1e6:.3g} MB in {where}"]
         if done.n_adopted and n_objects:
             details.append(f"{done.n_adopted} of them by an earlier run")
-        details.append(f"each stored chunk decoded {_often(draft.plan)}")
+        details.append(f"each stored chunk decoded {draft.plan.often}")
         return WrittenSheet(sheet, {self.path: array}, said, details, spill)
 
     def _rewritten(
@@ -458,12 +456,6 @@ def _as_labels(where: Mapping[str, slice]) -> Where:
 def _as_label(label: Any) -> Label:
     plain = label.item() if isinstance(label, np.integer | np.floating) else label
     return plain if isinstance(plain, str | int | float | None) else str(plain)
-
-
-def _often(plan: RewritePlan) -> str:
-    times = plan.n_decoded / max(1, plan.n_stored)
-    through = "" if plan.first is None else ", into intermediate files"
-    return f"{'once' if times <= 1 else f'{times:.3g} times'}{through}"
 
 
 def _sized(shape: Sequence[int]) -> str:

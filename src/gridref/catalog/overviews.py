@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from gridref.catalog.document import Snapshot
 from gridref.catalog.overview_entries import OverviewEntry, grid_of
 from gridref.catalog.parts import Part
+from gridref.catalog.values import attributes_from_json
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.model.levels import group_of_level, level_shape
 from gridref.model.manifest import ChunkManifest
 from gridref.model.missing import MissingValues
 from gridref.model.multiscales import CONVENTION
+from gridref.model.ome_zarr import with_coarser_levels
 from gridref.model.placing import lay_out
 from gridref.model.reference_systems import geotransform, text_of
 
@@ -102,7 +104,9 @@ class OverviewOpener:
         for level in range(1, max((each.n_levels for each in images.values()), default=0) + 1):
             if group_of_level(level) not in groups:
                 groups[group_of_level(level)] = self._group(group, images, current, level)
-        attrs = {**group.attrs, **_multiscales(group, images)}
+        attrs: Mapping[str, Any] = {**group.attrs, **_multiscales(group, images)}
+        for entry in self.snapshot.overviews:
+            attrs = _listed_in_ome(attrs, entry, groups, path)
         own: Any = replace(group, groups=groups, attrs=attrs)
         shown: G = own
         return shown
@@ -190,7 +194,7 @@ def without_overviews[G: VirtualGroup](group: G, snapshot: Snapshot) -> G:
 
 def _only[G: VirtualGroup](group: G, entry: Any) -> G:
     groups = {name: _only(group.groups[name], below) for name, below in entry.groups.items()}
-    attrs = {k: v for k, v in group.attrs.items() if k in entry.attrs}
+    attrs = attributes_from_json(entry.attrs)
     own: Any = replace(group, groups=groups, attrs=attrs)
     only: G = own
     return only
@@ -230,6 +234,21 @@ def _scaled(mapping: VirtualArray, windows: tuple[int, ...]) -> VirtualArray:
     scaled = (x0, a * columns, b * rows, y0, d * columns, e * rows)
     text = " ".join(repr(float(number)) for number in scaled)
     return mapping.with_changes(attrs={**mapping.attrs, "GeoTransform": text})
+
+
+def _listed_in_ome(
+    attrs: Mapping[str, Any], entry: OverviewEntry, groups: Mapping[str, VirtualGroup], path: str
+) -> Mapping[str, Any]:
+    """Attributes of a group at a path, whose images of OME-Zarr have the levels that are shown."""
+    head = f"{path}/" if path else ""
+    if not entry.array.startswith(head):
+        return attrs
+    name, *levels = (each.removeprefix(head) for each in (entry.array, *entry.paths))
+    below, _, inner = levels[0].partition("/")
+    if below not in groups or inner not in groups[below]:
+        return attrs
+    windows = {level: entry.windows(number) for number, level in enumerate(levels, 1)}
+    return with_coarser_levels(attrs, name, windows)
 
 
 def _multiscales(group: VirtualGroup, images: Mapping[str, OverviewEntry]) -> dict[str, Any]:

@@ -162,6 +162,59 @@ def placed_image_attributes(
     return {"ome": {"version": VERSION, "multiscales": [multiscale]}}
 
 
+def with_coarser_levels(
+    attrs: Mapping[str, Any], path: str, windows: Mapping[str, Sequence[int]]
+) -> Mapping[str, Any]:
+    """Attributes of a group whose image has further levels, made of windows of its coarsest one.
+
+    Parameters
+    ----------
+    attrs
+        Those of the group, of OME-Zarr 0.5 or, without ``ome``, of 0.4.
+    path
+        Path of the array below the group. Images whose last level it is not stay as they are.
+    windows
+        Lengths of the windows along each dimension, by the path of the level.
+    """
+    stated = attrs.get("ome", attrs)
+    images = stated.get("multiscales") if isinstance(stated, Mapping) else None
+    if not isinstance(images, list):
+        return attrs
+    changed = [_coarser(image, path, windows) for image in images]
+    if changed == images:
+        return attrs
+    own = {**stated, "multiscales": changed}
+    return {**attrs, "ome": own} if "ome" in attrs else own
+
+
+def _coarser(image: Any, path: str, windows: Mapping[str, Sequence[int]]) -> Any:
+    """An image with further levels; the same if its last level is another, or has no scale."""
+    try:
+        last = image["datasets"][-1]
+        scale, *moves = last["coordinateTransformations"]
+        if last["path"] != path or scale["type"] != "scale":
+            return image
+        sizes = [float(size) for size in scale["scale"]]
+        first = [float(at) for at in moves[0]["translation"]] if moves else [0.0] * len(sizes)
+        added = [
+            {
+                "path": level,
+                "coordinateTransformations": Placement(
+                    [size * n for size, n in zip(sizes, lengths, strict=True)],
+                    # The centre of the first window
+                    [
+                        at + size * (n - 1) / 2
+                        for at, size, n in zip(first, sizes, lengths, strict=True)
+                    ],
+                ).to_json(),
+            }
+            for level, lengths in windows.items()
+        ]
+    except (KeyError, IndexError, TypeError, ValueError):  # attributes may be anything
+        return image
+    return {**image, "datasets": [*image["datasets"], *added]}
+
+
 def _unit(unit: str) -> str:
     """The name of a unit that OME-Zarr takes from UDUNITS, for a symbol."""
     prefix, name = _PREFIXES.get(unit[:-1]), _UNITS.get(unit[-1:])

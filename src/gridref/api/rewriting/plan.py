@@ -213,6 +213,19 @@ class RewritePlan:
         """Number of units of all passes."""
         return self.n_units + (0 if self.first is None else self.first.n_steps)
 
+    @property
+    def often(self) -> str:
+        """How often each stored chunk is decoded: ``once``, ``3 times``."""
+        times = self.n_decoded / max(1, self.n_stored)
+        through = "" if self.first is None else ", into intermediate files"
+        return f"{'once' if times <= 1 else f'{times:.3g} times'}{through}"
+
+    @property
+    def work_in_words(self) -> str:
+        """What it takes: ``24 stored chunks, each decoded once; at most 300 MB of memory``."""
+        memory = f"at most {self.peak_bytes / 1e6:.0f} MB of memory"
+        return f"{self.n_stored} stored chunks, each decoded {self.often}; {memory}"
+
     def units(self) -> Iterator[Unit]:
         """The units, in C order."""
         along = []

@@ -408,6 +408,9 @@ def overviews_command(
     drop: Annotated[
         bool, typer.Option("--drop", help="Remove the levels of the array instead.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only report what would be written.")
+    ] = False,
     quiet: Quiet = False,
     storage_options: StorageOptions = None,
 ) -> None:
@@ -439,6 +442,7 @@ def overviews_command(
             codec=codec,
             memory=memory,
             n_threads=n_threads,
+            dry_run=dry_run,
             progress=progress,
         )
     _told(catalog, opened, after)
