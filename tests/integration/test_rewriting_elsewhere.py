@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.errors import InvalidRequestError
 from tests.command import run_command
 from tests.integration.test_copying import same
 from tests.integration.test_overlays import SERIES, Cube, read_without_warnings
 
 distributed = pytest.importorskip("distributed")
+icechunk = pytest.importorskip("icechunk")
 
 MAPS: dict[str, Any] = {"chunks": {"time": 2}, "shards": {"time": 4}}
 """Six shards, each of which can be written by itself."""
@@ -107,7 +108,28 @@ def test_processes_by_commands(cube: Cube, tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
 
 
-def test_repositories_are_written_by_one_process(cube: Cube, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match="cannot write into an Icechunk repository"):
-        gridref.copy(cube.url, tmp_path / "copy.icechunk", executor=2)
-    assert not (tmp_path / "copy.icechunk").exists()
+def test_repositories_are_written_by_workers(cube: Cube, tmp_path: Path, cluster: Any) -> None:
+    target, options = tmp_path / "copy.icechunk", {"chunks": SERIES, "shards": "none"}
+
+    def interrupt(done: int, of: int) -> None:
+        if done == of:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gridref.copy(cube.url, target, executor=cluster, progress=interrupt, **options)
+    report = gridref.copy(cube.url, target, executor=cluster, **options)
+    assert 0 < report.n_adopted < report.n_objects  # arrays that were whole are committed
+    assert report.arrays["tas"].n_objects == 9
+    storage = icechunk.local_filesystem_storage(str(target))
+    session = icechunk.Repository.open(storage).readonly_session(branch="main")
+    same(cube.url, session.store, consolidated=False)
+
+
+def test_repositories_are_written_by_processes_and_threads(cube: Cube, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        for name, executor in {"processes": 2, "threads": threads}.items():
+            target = tmp_path / f"{name}.icechunk"
+            gridref.copy(cube.url, target, executor=executor, spill=tmp_path / name, **MAPS)
+            storage = icechunk.local_filesystem_storage(str(target))
+            session = icechunk.Repository.open(storage).readonly_session(branch="main")
+            same(cube.url, session.store, consolidated=False)

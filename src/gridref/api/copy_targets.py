@@ -29,8 +29,8 @@ class Target(Protocol):
         ...
 
     @property
-    def is_shared(self) -> bool:
-        """Whether several processes can write into it."""
+    def is_near(self) -> bool:
+        """Whether intermediate files are in it: where it can be reached, they can."""
         ...
 
     @property
@@ -88,8 +88,6 @@ class FolderTarget:
     The metadata of the root come last, so nobody opens half a copy.
     """
 
-    is_shared = True
-
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
         self._url, self._options = url, storage_options
         self.sink = sink_at(url, storage_options)
@@ -97,6 +95,10 @@ class FolderTarget:
     @property
     def is_streamed(self) -> bool:
         return self.sink.is_streamed
+
+    @property
+    def is_near(self) -> bool:
+        return is_local(self._url)
 
     def begin(self, digest: str, documents: Documents) -> bool:
         note = json.dumps({"gridref_copy": 1, "digest": digest}).encode()
@@ -114,7 +116,7 @@ class FolderTarget:
         return self.sink.tail(root, 0) is not None
 
     def spill_folder(self, digest: str) -> str:
-        if not is_local(self._url):
+        if not self.is_near:
             return own_folder(digest[:16])
         return os.path.join(self._url, DRAFTS, spill_name(digest))
 

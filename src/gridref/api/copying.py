@@ -46,7 +46,7 @@ from gridref.errors import (
     Place,
 )
 from gridref.extras import missing_package
-from gridref.io import Allow, absolute_url, is_local
+from gridref.io import Allow, absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_attributes import attributes_to_json
@@ -208,7 +208,8 @@ def copy(
     executor
         Who copies, as in `gridref.RunOptions`: a number of processes, the address of a Dask
         scheduler, a `distributed.Client`, a cluster or another pool. By default this process. The
-        workers must reach files, target and `spill`. Not for Icechunk repositories.
+        workers must reach files, target and `spill`. Into an Icechunk repository, each array is
+        committed once it is whole; intermediate files are written if `spill` is given.
     storage_options
         Options of fsspec's filesystems of catalog, files and copy, or of several by protocol.
         `Catalog.copy` takes those that the catalog was opened with.
@@ -251,15 +252,12 @@ def copy(
     url = absolute_url(target)
     place = _target_at(url, to, storage_options)
     is_shared = not is_here(executor)
-    if is_shared and not place.is_shared:
-        reason = " cannot write into an Icechunk repository: one process has its session"
-        raise InvalidRequestError(Message(Option("executor"), reason))
     resources = Resources(
         bytes_of("memory", memory),
         n_threads=n_threads or (1 if is_shared else None),
         is_streamed=place.is_streamed,
         # Workers on other machines reach the target, or what the caller names.
-        has_disk=not is_shared or is_local(url) or spill is not None,
+        has_disk=not is_shared or place.is_near or spill is not None,
     )
     layout = _Layout(chunks or {}, shards, codec, grid)
     layout.check(group)

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -41,34 +41,58 @@ COMMIT_SECONDS = 30 * 60
 class SessionSink:
     """The objects of a session that is written to, which each commit replaces. Safe for threads.
 
+    What is sent to a worker is a fork of the session, which is merged when it is back. Until then
+    nothing may be written here.
+
     Parameters
     ----------
     url
         Address of the repository.
     session
         Opens a session that can be written to.
+
+    Attributes
+    ----------
+    session
+        The one that is written to.
     """
 
     def __init__(self, url: str, session: Callable[[], icechunk.Session]) -> None:
-        self._url, self._opened = url, session
-        self._session = session()
+        self._opened: Callable[[], icechunk.Session] | None = session
+        self._begin(url, session())
+
+    def _begin(self, url: str, session: icechunk.Session) -> None:
+        self._url, self.session = url, session
         self._changed = threading.Condition()
         self._n_writing = 0
         self._is_committing = False
         self._committed_at = time.monotonic()
+
+    def __getstate__(self) -> tuple[str, icechunk.Session]:
+        return self._url, self.session if self._opened is None else self.session.fork()
+
+    def __setstate__(self, state: tuple[str, icechunk.Session]) -> None:
+        self._opened = None  # forks cannot commit
+        self._begin(*state)
+
+    def merge(self, others: Sequence[Any]) -> None:
+        """Take over what forks of it wrote."""
+        with repository_errors(self._url):
+            self.session.merge(*(each.session for each in others if each is not self))
 
     def put(self, name: str, parts: Iterable[bytes]) -> bool:
         content = default_buffer_prototype().buffer.from_bytes(b"".join(parts))
         with self._writing():
             if self.tail(name, 0) is not None:
                 return False
-            sync(self._session.store.set(name, content))
-        if time.monotonic() - self._committed_at >= COMMIT_SECONDS:
+            sync(self.session.store.set(name, content))
+        is_due = time.monotonic() - self._committed_at >= COMMIT_SECONDS
+        if is_due and self._opened is not None:
             self.commit(f"up to {name}")
         return True
 
     def tail(self, name: str, n_bytes: int) -> tuple[int, bytes] | None:
-        store = self._session.store
+        store = self.session.store
         with repository_errors(self._url):
             if not sync(store.exists(name)):
                 return None
@@ -81,10 +105,11 @@ class SessionSink:
 
     def remove(self, name: str) -> None:
         with self._writing():
-            sync(self._session.store.delete(name))
+            sync(self.session.store.delete(name))
 
     def commit(self, what: str) -> None:
         """Keep what was written; nothing if another thread is about it."""
+        assert self._opened is not None
         with self._changed:
             if self._is_committing:
                 return
@@ -92,9 +117,9 @@ class SessionSink:
             self._changed.wait_for(lambda: not self._n_writing)
         try:
             with repository_errors(self._url):
-                if self._session.has_uncommitted_changes:
-                    self._session.commit(f"gridref copy: {what}")
-                    self._session = self._opened()
+                if self.session.has_uncommitted_changes:
+                    self.session.commit(f"gridref copy: {what}")
+                    self.session = self._opened()
         finally:
             with self._changed:
                 self._committed_at = time.monotonic()
@@ -120,7 +145,7 @@ class IcechunkTarget:
     """A repository, which is made if there is none."""
 
     is_streamed = False
-    is_shared = False
+    is_near = False
     sink: SessionSink
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:

@@ -76,6 +76,10 @@ class Sink(Protocol):
         """Remove an object, if it is there."""
         ...
 
+    def merge(self, others: Sequence[Sink]) -> None:
+        """Take over what copies of it wrote that travelled to workers and back."""
+        ...
+
 
 DRAFTS = ".gridref-writing"
 """Folder, below that of the objects, of what is being written."""
@@ -117,6 +121,9 @@ class LocalSink:
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
             os.unlink(self._path(name))
+
+    def merge(self, others: Sequence[Sink]) -> None:
+        """Nothing: workers write into the folder."""
 
     def clean(self) -> None:
         """Remove what killed runs were writing, and the folder if nothing else is in it."""
@@ -190,6 +197,9 @@ class RemoteSink:
             if not is_absent(error):
                 raise
 
+    def merge(self, others: Sequence[Sink]) -> None:
+        """Nothing: workers write into the folder."""
+
     def clean(self) -> None:
         """Nothing: an object is put in one step."""
 
@@ -219,6 +229,9 @@ class MemorySink:
 
     def remove(self, name: str) -> None:
         self.objects.pop(name, None)
+
+    def merge(self, others: Sequence[Sink]) -> None:
+        """Nothing: it is never sent to workers."""
 
     def clean(self) -> None:
         """Nothing: an object is put in one step."""
@@ -540,13 +553,17 @@ def _elsewhere(
     begun = time.perf_counter()
     task = partial(_unit, plan, reader, sink, prefix, path)
     parts: list[Rewritten] = []
+    sinks: list[Sink] = []
     n_workers, executor = pool
     done_ahead = map_ahead(executor, task, plan.units(), 2 * n_workers)
     for number in range(1, plan.n_units + 1):
         with told(task=_WRITING):
-            parts.append(next(done_ahead))
+            part, written = next(done_ahead)
+        parts.append(part)
+        sinks.append(written)
         if progress is not None:
             progress(number, plan.n_units)
+    sink.merge(sinks)
     objects = [each for part in parts for each in part.objects]
     return Rewritten(
         tuple(sorted(objects, key=lambda each: each.coords)),
@@ -563,9 +580,9 @@ _WRITING = Task("wrote", "part of the array", "The same call goes on")
 
 def _unit(
     plan: RewritePlan, reader: Reader, sink: Sink, prefix: str, path: str | None, unit: Unit
-) -> Rewritten:
-    """Write one unit of a plan. It travels."""
-    return _rewrite(plan, [unit], reader, sink, prefix, path, None)
+) -> tuple[Rewritten, Sink]:
+    """Write one unit of a plan; return the sink with what was written. It travels."""
+    return _rewrite(plan, [unit], reader, sink, prefix, path, None), sink
 
 
 def _rewrite(
