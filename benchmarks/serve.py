@@ -199,7 +199,7 @@ def chunks(folder: Path, catalog: Path) -> Iterator[Figure]:
             cells = [f"{r:6.0f}/s p50 {a:5.1f} p99 {b:6.1f} ms" for r, a, b in sides]
             print(f"{n_connections:3} connections  {cells[0]}  {cells[1]}  {ratio:.2f}")
             yield Figure(
-                f"serve chunks of 4 MiB, {n_connections} connections",
+                f"serve chunks of 4 MiB, connections: {n_connections}",
                 ratio,
                 ">= 0.9",
                 own=f"{sides[1][0]:.0f} a second",

@@ -71,6 +71,22 @@ def test_losses(
     assert ("LOST" in said.out) == bool(lost)
 
 
+def test_a_job_that_fails_is_told_and_others_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(job: _check.Job) -> list[Figure]:
+        if job.name != JOB:
+            raise RuntimeError(f"{job.name} lacks a program")
+        return ROWS
+
+    kept = tmp_path / "kept.json"
+    monkeypatch.setattr(_check, "take_two_cores", lambda: None)
+    monkeypatch.setattr(_check, "measured", measured)
+    assert _check.main(["serve", JOB, "--keep", "--kept", str(kept)]) == 1
+    assert "serve lacks a program" in capsys.readouterr().out
+    assert len(_check.kept_for(_check.machine(), kept)[0]) == len(ROWS)
+
+
 def test_rows_that_are_kept_replace_those_of_before(tmp_path: Path) -> None:
     file = tmp_path / "kept.json"
     _check.keep(ROWS, "two cores", file)
