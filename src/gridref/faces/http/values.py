@@ -4,14 +4,19 @@
 ``/NAME/look/PATH``      a plane of an array, or every so many elements of it
 ``/NAME/tiles/PATH/...`` map tiles ``{z}/{x}/{y}.png``, and ``tilejson.json``
 ``/NAME/series/PATH``    values along a dimension, or means over a box, as they are read
+``/NAME/download/PATH``  a part of an array with its coordinates, as a NetCDF or GeoTIFF file
 ======================== ================================================================
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
+import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,14 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.cache import LRU, cache_bytes
-from gridref.errors import InvalidRequestError
+from gridref.errors import GridrefError, InvalidRequestError
 from gridref.faces.http.objects import compressed, value_coding
 from gridref.faces.http.requests import tag_matches
 from gridref.faces.http.site import ServedCatalog, public_text
 from gridref.faces.http.working import GoesOn
+from gridref.faces.web.download import Selected
+from gridref.faces.web.geotiff_file import Raster
 from gridref.faces.web.levels import Level, levels
 from gridref.faces.web.look import MOST_ALONG, USUAL_ALONG, GivenUpError, encoded, look_at
 from gridref.faces.web.meaning import NUMBERS, Meaning
+from gridref.faces.web.netcdf_file import check_netcdf, write_netcdf
 from gridref.faces.web.part import Along, Labels, RefusedError, part_of
 from gridref.faces.web.series import Series, as_csv, as_lines
 from gridref.faces.web.tiles import (
@@ -103,6 +111,8 @@ class Wanted:
         The address of the server.
     tile
         What the address says behind the path: a tile; None for what there is of them.
+    is_head
+        Whether only headers are asked for.
     """
 
     catalog: ServedCatalog
@@ -111,6 +121,7 @@ class Wanted:
     goes_on: GoesOn
     origin: str = ""
     tile: Tile | None = None
+    is_head: bool = False
 
     @property
     def array(self) -> VirtualArray:
@@ -201,7 +212,7 @@ def answer(
     query = parse_qs(text, keep_blank_values=True)
     host = headers.get(b"host", "")
     origin = f"{scope.get('scheme', 'http')}://{host}"
-    wanted = Wanted(catalog, path, query, goes_on, origin, tile)
+    wanted = Wanted(catalog, path, query, goes_on, origin, tile, scope["method"] == "HEAD")
     coding = value_coding(headers.get(b"accept-encoding", ""))
     try:
         made = KINDS[kind](wanted, coding)
@@ -457,7 +468,78 @@ def _times(wanted: Wanted) -> str:
     return level.dims[0]
 
 
+# Downloads
+
+_SENT_BYTES = 2**20
+"""Of a file, at a time."""
+_FILES = {"netcdf": (".nc", b"application/x-netcdf"), "geotiff": (".tif", b"image/tiff")}
+
+
+class NotWrittenError(RefusedError):
+    """The server has no room for a file."""
+
+    status = 507
+
+
+def _download(wanted: Wanted, coding: str) -> Stream:
+    array, kind = wanted.array, wanted.option("format", "netcdf")
+    if kind not in _FILES:
+        raise InvalidRequestError(f"format is one of {', '.join(_FILES)}, got {kind!r}")
+    chosen = wanted.part("format", whole=array.dims) if array.ndim else ()
+    group, reader = wanted.catalog.group, wanted.catalog.looks
+    selected = Selected.of(group, wanted.path, chosen)
+    write: Callable[[str], None]
+    if kind == "netcdf":
+        check_netcdf(selected)
+        write = partial(write_netcdf, selected=selected, reader=reader, goes_on=wanted.goes_on)
+    else:
+        raster = Raster.of(group, selected, wanted.labels)
+        write = partial(raster.write, reader=reader, goes_on=wanted.goes_on)
+    suffix, content_type = _FILES[kind]
+    named = f"attachment; filename*=UTF-8''{quote(selected.name, safe='')}{suffix}"
+    headers = (
+        (b"content-type", content_type),
+        (b"content-disposition", named.encode()),
+        (b"cache-control", b"no-store"),
+    )
+    if wanted.is_head:
+        return Stream(headers, iter(()))
+    path = _written(write, suffix)
+    length = (b"content-length", str(os.path.getsize(path)).encode())
+    parts = _sent(path)
+    return Stream((*headers, length), itertools.chain([next(parts)], parts))
+
+
+def _written(write: Callable[[str], None], suffix: str) -> str:
+    """The path of a file that is made for one answer."""
+    descriptor, path = tempfile.mkstemp(suffix, "gridref-")
+    os.close(descriptor)
+    try:
+        write(path)
+    except BaseException as error:
+        os.remove(path)
+        if isinstance(error, OSError) and not isinstance(error, GridrefError):
+            raise NotWrittenError(
+                f"the server could not write the file ({error.strerror or 'no room?'}): ask for a"
+                " smaller part"
+            ) from error
+        raise
+    return path
+
+
+def _sent(path: str) -> Iterator[bytes]:
+    """The content of a file, which is removed then, or when nobody asks for the rest any more."""
+    try:
+        with open(path, "rb") as file:
+            while part := file.read(_SENT_BYTES):
+                yield part
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
 KINDS: Mapping[str, Callable[[Wanted, str], Values | Stream]] = {
+    "download": _download,
     "look": _look,
     "series": _series,
     "tiles": _tiles,

@@ -56,7 +56,7 @@ def earth_of(group: VirtualGroup, path: str) -> dict[str, Any] | None:
 
 
 def _two_dimensional(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, Any] | None:
-    named = [_upward(group, path, name) for name in text_of(array.attrs, "coordinates").split()]
+    named = [upward(group, path, name) for name in text_of(array.attrs, "coordinates").split()]
     near = _arrays(group, (*reversed([*_near(group, path)]), *reversed(list(filter(None, named)))))
     found: dict[str, tuple[str, VirtualArray]] = {}
     for each, coordinate in near:
@@ -93,7 +93,7 @@ def _near(group: VirtualGroup, path: str) -> Iterator[str]:
             yield f"{folder}/{name}".lstrip("/")
 
 
-def _upward(group: VirtualGroup, path: str, name: str) -> str | None:
+def upward(group: VirtualGroup, path: str, name: str) -> str | None:
     """Path of the array of a name in the array's group or one above."""
     parts = path.split("/")[:-1]
     candidates = ("/".join([*parts[:depth], name]) for depth in range(len(parts), -1, -1))
@@ -121,7 +121,7 @@ def _covers(coordinate: VirtualArray, array: VirtualArray) -> bool:
 
 def _mapped(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, Any] | None:
     name = text_of(array.attrs, "grid_mapping").split(":")[0].strip()
-    found = _upward(group, path, name) if name else None
+    found = upward(group, path, name) if name else None
     if found is None:
         return None
     attrs, dims = group[found].attrs, list(array.dims[-2:])
@@ -140,6 +140,40 @@ def _rotated(attrs: Mapping[str, Any], dims: list[str]) -> dict[str, Any] | None
     names = ("grid_north_pole_latitude", "grid_north_pole_longitude", "north_pole_grid_longitude")
     pole = [_number(attrs, name) for name in names]
     return None if None in pole[:2] else {"pole": [pole[0], pole[1], pole[2] or 0.0], "dims": dims}
+
+
+def reference_system(group: VirtualGroup, path: str, *, is_geographic: bool = False) -> str:
+    """The reference system that the grid mapping of an array states, as WKT.
+
+    Parameters
+    ----------
+    group, path
+        As for `earth_of`.
+    is_geographic
+        Whether to give the system of the latitudes and longitudes that a projection is made of.
+
+    Returns
+    -------
+    str
+        Empty where nothing is stated that PROJ understands.
+    """
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
+    name = text_of(group[path].attrs, "grid_mapping").split(":")[0].strip()
+    found = upward(group, path, name) if name else None
+    if found is None:
+        return ""
+    attrs = group[found].attrs
+    wkt = wkt_of(attrs)
+    if len(wkt) >= _MOST_CHARACTERS:
+        return ""
+    try:
+        crs = CRS.from_wkt(wkt) if wkt else CRS.from_cf(dict(_frozen(attrs)))
+    except (CRSError, KeyError, TypeError, ValueError):
+        return ""
+    below = crs.geodetic_crs if is_geographic and crs.is_projected else crs
+    return str(below.to_wkt()) if below is not None else ""
 
 
 def _number(attrs: Mapping[str, Any], name: str) -> float | None:
@@ -180,6 +214,6 @@ def _projection(system: str | tuple[tuple[str, Any], ...]) -> str | None:
 
 def _size(group: VirtualGroup, path: str, dim: str, height: float) -> float:
     """Metres of a unit of a coordinate; angles are those of a satellite that looks down."""
-    found = _upward(group, path, dim)
+    found = upward(group, path, dim)
     units = text_of(group[found].attrs, "units").strip().lower() if found else ""
     return _RADIANS[units] * height if units in _RADIANS else _METRES.get(units, 1.0)
