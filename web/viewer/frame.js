@@ -65,6 +65,16 @@ export class Frame {
     return [this.isMirrored ? this.columns - column : column, this.isTurned ? this.rows - row : row];
   }
 
+  // From where to where rows and columns are seen.
+  seen() {
+    const ends = [this.toPlaces(0, 0), this.toPlaces(this.width, this.height)];
+    const span = (axis, length) => {
+      const [low, high] = ends.map((end) => end[axis]).sort((a, b) => a - b);
+      return [Math.max(0, Math.floor(low + 1e-6)), Math.min(length, Math.ceil(high - 1e-6))];
+    };
+    return [span(1, this.rows), span(0, this.columns)];
+  }
+
   elementAt(x, y) {
     const [column, row] = this.toPlaces(x, y).map(Math.floor);
     return row >= 0 && column >= 0 && row < this.rows && column < this.columns ? [row, column] : null;

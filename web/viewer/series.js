@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import { element } from "./dom.js";
 import { sorted } from "./colours/limits.js";
 import { roughly } from "./numbers.js";
+import { download } from "./saving.js";
 
 const MOST_ROWS = 200;
 const BINS = 64;
@@ -93,7 +94,7 @@ export function seriesPlot({ values, words }, axis, meaning, title, span = []) {
   };
   const known = Array.from(values, (value) => (Number.isFinite(value) ? value : null));
   drawnBy(place, options, [turned(along), turned(known)], ...span);
-  const save = element("button", { type: "button", onclick: () => download("series.csv", table(values, axis, meaning)) }, "Download CSV");
+  const save = element("button", { type: "button", onclick: () => download("series.csv", new Blob([table(values, axis, meaning)], { type: "text/csv" })) }, "Download CSV");
   return element("figure", { class: "series" }, element("figcaption", {}, told), place, under, save, rows(values.length, words, axis.label));
 }
 
@@ -103,12 +104,6 @@ function table(values, axis, meaning) {
   const head = [axis.heading, meaning.units ? `value (${meaning.units})` : "value"];
   const lines = Array.from(values, (value, i) => [axis.label(i), Number.isNaN(value) ? "" : meaning.digits(value)]);
   return [head, ...lines].map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
-}
-
-function download(name, text) {
-  const address = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  element("a", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
 function rows(n, words, label) {

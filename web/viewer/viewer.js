@@ -20,6 +20,7 @@ import { Picture } from "./picture.js";
 import { PublishedStore } from "./published.js";
 import { alongOf, histogram, seriesPlot } from "./series.js";
 import { MOST_ALONG, Shown } from "./shown.js";
+import { saving } from "./saving.js";
 import { readState, writeState } from "./state.js";
 import { Store } from "./store.js";
 import { askedPlace, Telling } from "./telling.js";
@@ -98,8 +99,9 @@ export class Viewer {
     };
     const often = element("details", { open: this.shown.isCounted, ontoggle: toggled }, element("summary", {}, "How often values are"), this.counts);
     this.histogram = often;
+    this.saving = saving(this);
     this.place.replaceChildren(
-      ...notes(this.opened), this.heading, this.picture.place, this.told, this.legend, this.controls, this.plotted, often,
+      ...notes(this.opened), this.heading, this.picture.place, this.told, this.legend, this.controls, this.plotted, often, this.saving.place,
     );
     panel(this);
   }
@@ -383,6 +385,7 @@ export class Viewer {
 
   keep() {
     if (this.isOver) return;
+    this.saving.renew();
     writeState(this.shown.state(this.opened, this.levels.length > 1, Boolean(this.opened.meaning.flags)));
   }
 }

@@ -37,8 +37,9 @@ from gridref.faces.web.frame import (
     table,
     tag,
 )
+from gridref.faces.web.geotiff_file import may_be_raster
 from gridref.faces.web.levels import Level, levels, looks
-from gridref.faces.web.snippets import Snippet, opened_by, snippets
+from gridref.faces.web.snippets import Snippet, opened_by, python_opening, snippets
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.zarr_metadata import data_type_to_json
 from gridref.serve.views import ArrayView, View
@@ -123,7 +124,7 @@ def array_page(
         tag(
             "p", tag("code", sizes_in_words(array)), ", ", human_bytes(array.nbytes), class_="lead"
         ),
-        _served_viewer(links, name, path, group, views["portable"], document),
+        _served_viewer(links, name, path, group, views["portable"], document, origin),
         _dimensions(array),
         attributes_section(array.attrs),
         _grid(array),
@@ -142,6 +143,7 @@ def static_array_page(
     path: str,
     group: VirtualGroup,
     shown: Sequence[Snippet],
+    lines: tuple[str, str] | None,
     tables: Mapping[str, ChunkFiles | NotRepresentableError],
     maps: MapFiles | InvalidRequestError | None,
 ) -> bytes:
@@ -157,6 +159,9 @@ def static_array_page(
         The catalog's root group.
     shown
         How to open it.
+    lines
+        Lines of Python that open the cube, before and behind the option that names a group; None
+        where names differ from those of the page.
     tables
         For each array, by path, the table of its chunks, by which the viewer reads the sources, or
         the reason why browsers cannot read them.
@@ -168,7 +173,7 @@ def static_array_page(
     size = human_bytes(array.nbytes)
     body: Sequence[Content] = (
         tag("p", tag("code", sizes_in_words(array)), ", ", size, class_="lead"),
-        _published_viewer(links, path, group, tables),
+        _published_viewer(links, path, group, lines, tables),
         opening(shown),
         _dimensions(array),
         attributes_section(array.attrs),
@@ -183,6 +188,7 @@ def _published_viewer(
     links: Links,
     path: str,
     group: VirtualGroup,
+    lines: tuple[str, str] | None,
     tables: Mapping[str, ChunkFiles | NotRepresentableError],
 ) -> Content:
     table = tables[path]
@@ -194,7 +200,8 @@ def _published_viewer(
         told += f" gridref serve {does} them."
         return section("Values", tag("p", told))
     there = [name for name, each in tables.items() if isinstance(each, ChunkFiles)]
-    viewer = _viewer(group, path, there, data_chunks=f"{links.root}chunks")
+    where = {} if lines is None else {"data_opening": json.dumps(lines)}
+    viewer = _viewer(group, path, there, data_chunks=f"{links.root}chunks", **where)
     told = "Your browser decodes the JPEG images itself: values may be off by a level or two."
     return viewer if table.is_exact else [viewer, tag("p", told)]
 
@@ -220,6 +227,7 @@ def _served_viewer(
     group: VirtualGroup,
     view: ArrayView | GridrefError,
     document: FindDocument,
+    origin: str,
 ) -> Content:
     if isinstance(view, GridrefError):
         return section("Values", tag("p", f"Zarr cannot show them: {view}", class_="problem"))
@@ -233,7 +241,15 @@ def _served_viewer(
     found = {each: document(each) for each in needed}
     documents = json.dumps({each: shown.content for each, shown in found.items()})
     native = json.dumps([each for each, shown in found.items() if shown.is_native])
-    where = {"data_view": f"{home}/portable", "data_places": f"{home}/place"}
+    where = {
+        "data_view": f"{home}/portable",
+        "data_places": f"{home}/place",
+        "data_download": f"{home}/download",
+        "data_opening": json.dumps(python_opening(links.view(origin, name))),
+        "data_origin": origin,
+    }
+    if may_be_raster(group, path):
+        where["data_raster"] = "yes"
     return _viewer(group, path, data_documents=documents, data_native=native, **where)
 
 

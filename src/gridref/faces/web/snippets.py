@@ -59,6 +59,11 @@ def opened_by(group: VirtualGroup, path: str) -> tuple[str, ...]:
     return (GRIDLOOK,) * is_on_earth + (NEUROGLANCER,) * is_image
 
 
+def python_opening(view: str) -> tuple[str, str]:
+    """Python that opens a portable view: before, and behind, the option that names a group."""
+    return f"import xarray as xr\n\ncube = xr.open_zarr({quoted(view)}", ")"
+
+
 def snippets(view: str, path: str, linked: Sequence[str] = ()) -> tuple[Snippet, ...]:
     """Lines that open an array of a portable view.
 
@@ -75,14 +80,13 @@ def snippets(view: str, path: str, linked: Sequence[str] = ()) -> tuple[Snippet,
     reverse order (test/http_sharded.jl); and of the package ``zarr`` on CRAN (R/store_http.R).
     """
     # JSON's texts are those of all four languages: no address has the dollar that Julia would take.
-    store, name, array = (_quoted(text) for text in (view, path, f"{view}/{quote(path)}"))
+    store, name, array = (quoted(text) for text in (view, path, f"{view}/{quote(path)}"))
     group, _, variable = path.rpartition("/")
-    group_option = f", group={_quoted(group)}" if group else ""
+    before, behind = python_opening(view)
     return (
         Snippet(
             "Python",
-            f"import xarray as xr\n\ncube = xr.open_zarr({store}{group_option})\n"
-            f"array = cube[{_quoted(variable)}]",
+            f"{before}{group_option(group)}{behind}\narray = cube[{quoted(variable)}]",
             "Needs xarray, zarr 3 and aiohttp; gridref is not needed.",
         ),
         Snippet(
@@ -127,5 +131,11 @@ def _viewers(view: str, path: str, linked: Sequence[str]) -> Snippet:
     )
 
 
-def _quoted(text: str) -> str:
+def group_option(group: str) -> str:
+    """The option of xarray that names a group; empty for the root."""
+    return f", group={quoted(group)}" if group else ""
+
+
+def quoted(text: str) -> str:
+    """A text as programs have it."""
     return json.dumps(text, ensure_ascii=False)

@@ -19,7 +19,7 @@ from gridref.faces.web.chunk_files import ChunkFiles, chunk_files
 from gridref.faces.web.chunk_map import MapFiles, map_files
 from gridref.faces.web.extent import Extent
 from gridref.faces.web.frame import VIEWER, VIEWER_STYLE, Content, Links, asset, section, tag
-from gridref.faces.web.snippets import Snippet
+from gridref.faces.web.snippets import Snippet, group_option, quoted
 from gridref.model.array import VirtualArray
 from gridref.model.source_policy import common_folders
 from gridref.serve.names import IN_ADDRESSES, with_shown_names
@@ -127,7 +127,8 @@ class StaticSite:
             if isinstance(maps, MapFiles):
                 yield from ((f"maps/{path}/{name}", data) for name, data in maps.files.items())
             links = _StaticLinks("../" * (path.count("/") + 1), self.base_url)
-            page = static_array_page(links, path, group, self._snippets(real_path), tables, maps)
+            opened = self._snippets(real_path), self._opening if real_path == path else None
+            page = static_array_page(links, path, group, *opened, tables, maps)
             yield f"array/{path}.html", page
 
     def _table(self, array: VirtualArray) -> ChunkFiles | NotRepresentableError:
@@ -147,23 +148,30 @@ class StaticSite:
         ]
         return section("For other programs", tag("ul", items))
 
+    @property
+    def _opening(self) -> tuple[str, str]:
+        """Lines of Python that open it, before and behind the option that names a group."""
+        address = quoted(f"{self.base_url}/{quote(self.name)}.gridref")
+        allowed = common_folders(source.url for source in self.catalog.source_list)
+        before = (
+            f"import xarray as xr\n\ncube = xr.open_dataset(\n    {address},\n"
+            f'    engine="gridref",\n    allow={json.dumps(list(allowed))},\n    chunks={{}}'
+        )
+        return before, ",\n)"
+
     def _snippets(self, path: str) -> list[Snippet]:
         """How to open the group that an array is in."""
-        group = path.rpartition("/")[0]
-        option = f", group={_quoted(group)}" if group else ""
-        address = _quoted(f"{self.base_url}/{quote(self.name)}.gridref")
-        allowed = common_folders(source.url for source in self.catalog.source_list)
+        option = group_option(path.rpartition("/")[0])
+        before, behind = self._opening
         shown = Snippet(
             "Python, by gridref",
-            f"import xarray as xr\n\ncube = xr.open_dataset(\n    {address},\n"
-            f'    engine="gridref",\n'
-            f"    allow={json.dumps(list(allowed))},\n    chunks={{}}{option},\n)",
+            f"{before}{option}{behind}",
             "Needs gridref[remote]. allow names the folders of the files: you say that you trust"
             " them.",
         )
         if REFERENCES in self.left_out:
             return [shown]
-        address = _quoted(f"{self.base_url}/{REFERENCES}")
+        address = quoted(f"{self.base_url}/{REFERENCES}")
         by_kerchunk = f'cube = xr.open_dataset({address}, engine="kerchunk"{option})'
         note = "Needs xarray, kerchunk, zarr and aiohttp; gridref is not needed."
         code = f"import xarray as xr\n\n{by_kerchunk}"
@@ -175,7 +183,3 @@ def _maps(array: VirtualArray) -> MapFiles | InvalidRequestError | None:
         return map_files(array) if is_drawable(array) else None
     except InvalidRequestError as error:
         return error
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
