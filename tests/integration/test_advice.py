@@ -691,7 +691,6 @@ NO_ADVICE = {
     ("api/rechunking.py", "where="),  # what was asked for
     ("catalog/overlays.py", "overlay="),
     ("api/catalog.py", "overlay="),
-    ("api/copying.py", "executor="),  # what was asked for
     ("api/opening.py", "overlay="),
     ("combine/hypercube.py", "overlap='keep'"),  # what is refused, or was asked for
     ("combine/mosaic.py", "overlap='keep'"),
