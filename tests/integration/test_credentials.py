@@ -180,7 +180,7 @@ def test_names_of_other_libraries(bucket: Bucket, site: Site, expected: np.ndarr
         awaited,
         Boto3CredentialProvider(boto3.Session(new_token(), SECRET, region_name="us-east-1")),
     ]
-    with guarded_s3(5) as (endpoint, _):
+    with guarded_s3(60) as (endpoint, _):
         for provider in providers:
             options = s3_options(endpoint, provider)
             group = gridref.scan(f"s3://{BUCKET}/data/0.nc", storage_options=options)
@@ -190,7 +190,7 @@ def test_names_of_other_libraries(bucket: Bucket, site: Site, expected: np.ndarr
         {"params": {"sig": new_token()}},
         {"sas_token": f"?sv=1&sig={new_token()}"},
     ):
-        site.refuses = bearer_only(5)
+        site.refuses = bearer_only(60)
         options = {site.url: lambda answer=answer: answer}
         group = gridref.scan(f"{site.url}/0.nc", storage_options=options)
         np.testing.assert_array_equal(group["v"][...], expected[:3])
