@@ -232,7 +232,8 @@ def serving(site: Site) -> Iterator[Site]:
             if content is None:
                 return self.refuse(404)
             start, stop, status = 0, len(content), 200
-            wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
+            range_ = self.headers.get("Range") or self.headers.get("x-ms-range") or ""
+            wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", range_)
             if wanted and not site.ignores_ranges:
                 start, status = int(wanted[1]), 206
                 stop = min(stop, int(wanted[2]) + 1) if wanted[2] else stop

@@ -138,6 +138,79 @@ def test_a_cube_on_s3(bucket: Bucket, files: list[Path], expected: np.ndarray, c
     assert len(refused) >= 3
 
 
+@pytest.fixture
+def google(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A bucket of Google's, as gcsfs asks for its objects."""
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # no gRPC here
+    contents = {}
+    for file in files:
+        about = {"bucket": "archive", "name": file.name, "etag": "1", "generation": "1"}
+        about |= {"size": str(file.stat().st_size), "updated": "2026-01-01T00:00:00Z"}
+        contents[f"/storage/v1/b/archive/o/{file.name}"] = json.dumps(about).encode()
+        contents[f"/download/storage/v1/b/archive/o/{file.name}"] = file.read_bytes()
+    with serving(Site(contents)) as site:
+        site.refuses = bearer_only(SECONDS)
+        yield site
+
+
+@pytest.fixture
+def azure(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A container of Azure's; adlfs speaks HTTPS alone, so its client is told of HTTP here."""
+    spec = pytest.importorskip("adlfs.spec")
+    client = spec.AIOBlobServiceClient
+
+    def plain(account_url: str, **options: Any) -> Any:
+        return client(account_url=account_url.replace("https", "http"), **options)
+
+    monkeypatch.setattr(spec, "AIOBlobServiceClient", plain)
+    contents = {f"/archive/{file.name}": file.read_bytes() for file in files}
+    since = dict.fromkeys(contents, "Thu, 01 Jan 2026 00:00:00 GMT")
+    with serving(Site(contents, dict.fromkeys(contents, '"1"'), since)) as site:
+        site.refuses = bearer_only(SECONDS)
+        yield site
+
+
+def test_a_long_read_from_google(google: Site, expected: np.ndarray, tmp_path: Path) -> None:
+    google.refuses = bearer_only(1)
+    asked: list[float] = []
+
+    def provider() -> dict[str, Any]:
+        asked.append(time.monotonic())
+        return {"token": new_token()}
+
+    held = {"credential_provider": provider, "endpoint_url": google.url}
+    options = {"storage_options": {"gs": held}}
+    urls = [f"gs://archive/{number}.nc" for number in range(3)]
+    of_grpc: dict[str, str] = {}
+    options_for(urls[0], options["storage_options"])["token"].before_request("", "", "", of_grpc)
+    assert SECRET in of_grpc["authorization"]
+    gridref.build(urls, tmp_path / "cube.gridref", "time", **options)
+    read_for(1.2, gridref.open_catalog(tmp_path / "cube.gridref", **options)["v"], expected)
+    assert len(asked) >= 2
+
+
+@pytest.mark.parametrize("name", ["token", "sas_token"])
+def test_a_long_read_from_azure(
+    azure: Site, expected: np.ndarray, tmp_path: Path, name: str
+) -> None:
+    asked: list[float] = []
+
+    async def provider() -> dict[str, Any]:
+        asked.append(time.monotonic())
+        expires = datetime.now(UTC) + timedelta(seconds=SECONDS)
+        secret = new_token() if name == "token" else f"?sv=2025&sig={new_token()}%3D"
+        return {name: secret, "expires_at": expires}
+
+    host = azure.url.removeprefix("http://")
+    held = {"credential_provider": provider, "account_name": "a", "account_host": host}
+    options = {"storage_options": {"abfs": held}}
+    urls = [f"abfs://archive/{number}.nc" for number in range(3)]
+    gridref.build(urls, tmp_path / "cube.gridref", "time", **options)
+    read_for(0.5, gridref.open_catalog(tmp_path / "cube.gridref", **options)["v"], expected)
+    assert len(asked) >= 3
+    assert azure.requests
+
+
 def test_a_time_of_expiry_is_kept_to(bucket: Bucket, site: Site, expected: np.ndarray) -> None:
     def soon() -> datetime:
         return datetime.now(UTC) + timedelta(seconds=SECONDS)

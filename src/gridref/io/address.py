@@ -21,7 +21,7 @@ from typing import Any
 
 from gridref.errors import InvalidRequestError, Place, SourceUnavailableError
 from gridref.extras import missing_package
-from gridref.io.credentials import PROVIDER, apart, has_provider, settled
+from gridref.io.credentials import PROVIDER, Credentials, apart, has_provider, settled
 from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable
 from gridref.io.requests import within_limit
 from gridref.model.source_policy import EVERYTHING, SourcePolicy, checked_prefix
@@ -32,6 +32,7 @@ from gridref.secrets import cut_short, shown_address, without_secrets
 _PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 _GLOB = re.compile(r"[*?\[]")
 _CATALOG = "catalog"
+_CLOUDS = ("gs://", "gcs://", "abfs://", "abfss://", "az://")
 _HTTP_TIMEOUTS = {"sock_connect": 20, "sock_read": 60}
 
 
@@ -182,10 +183,12 @@ def options_for(
 
 def _options_at(url: str, options: Any, policy: SourcePolicy | None) -> dict[str, Any]:
     """Options of the filesystem of a URL, which is no chain, with sessions of ours."""
-    if not url.startswith(("http://", "https://", "s3://", "s3a://")):
+    if not url.startswith(("http://", "https://", "s3://", "s3a://", *_CLOUDS)):
         return settled(options)
     own, credentials = apart(options)
     answer = {} if credentials is None else credentials.current().options
+    if url.startswith(_CLOUDS):
+        return _cloud_options(url, own, credentials, answer)
     if url.startswith("s3"):
         from gridref.io.s3_session import KEYS, session_of
 
@@ -203,6 +206,23 @@ def _options_at(url: str, options: Any, policy: SourcePolicy | None) -> dict[str
     own["client_kwargs"] = {"timeout": _http_timeout(), **own.get("client_kwargs", {})}
     own.setdefault("get_client", HttpClient.of(url, policy, expiring))
     return own
+
+
+def _cloud_options(
+    url: str, own: Mapping[str, Any], credentials: Credentials | None, answer: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Options of gcsfs and adlfs, which sign with tokens that are renewed."""
+    signs = [name for name in ("token", "sas_token") if isinstance(answer.get(name), str)]
+    if credentials is None or not signs:
+        return {**own, **answer}
+    own = {**own, **{name: value for name, value in answer.items() if name not in signs}}
+    if url.startswith("g"):
+        from gridref.io.google_signing import google_options
+
+        return google_options(own, credentials)
+    from gridref.io.azure_signing import azure_options
+
+    return azure_options(own, credentials)
 
 
 def settled_options(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:

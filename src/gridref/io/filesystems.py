@@ -111,7 +111,7 @@ async def _with_credentials(
     for _ in range(MOST_REFUSALS):
         if answer is None:
             break
-        headers, query = _http_credentials(answer.options)
+        headers, query = http_credentials(answer.options)
         request.headers.update(headers)
         request.url = url.update_query(query) if query else url
         response = await pass_on(request)
@@ -125,8 +125,8 @@ async def _with_credentials(
     raise refused_after_all(str(url), f"status {status}")
 
 
-def _http_credentials(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Header fields, and parts of the query."""
+def http_credentials(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The header fields, and the parts of the query, that credentials stand in."""
     headers, query = dict(options.get("headers") or {}), dict(options.get("params") or {})
     if options.get("token"):
         headers["Authorization"] = f"Bearer {options['token']}"
