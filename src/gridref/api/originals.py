@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -341,8 +341,6 @@ class Own:
 
     Attributes
     ----------
-    name
-        Its path in the file.
     axes
         For each of its axes the one of the dataset beside it; None where the file does not say.
     shape, attrs
@@ -502,17 +500,43 @@ def _lined_up(region: Region, stored_shape: Shape, shape: Shape) -> Region:
     return tuple(slice(0, 1) if extent == 1 else next(rest) for extent in shape)
 
 
-def _check_alike(shape: Shape, stored_shape: Shape) -> None:
-    """Refuse an image unless it has the axes of the stored array, in their order.
+class _FileOfArrays:
+    """What originals have in common: an array is found, and the chunk is a part of it.
 
-    Axes of length 1 come and go when files are stacked.
+    By itself a file says nothing of labels, and has no attributes of CF.
     """
-    if without_unit_axes(shape) != without_unit_axes(stored_shape):
-        raise UnsupportedFeatureError(f"its image has shape {shape}")
 
+    is_called: ClassVar[str] = "image"
+    """What an array of it is, in messages."""
+    file: Any
 
-class _Unnamed:
-    """A file without named variables: it says nothing of labels, and has no attributes of CF."""
+    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
+        """Name and shape of the array that a chunk is of."""
+        raise NotImplementedError
+
+    def _values(self, name: str, own: Region) -> NDArray[Any]:
+        """A part of an array."""
+        raise NotImplementedError
+
+    def _found_alike(self, chunk: Chunk) -> tuple[str, Shape]:
+        """The same, refused unless it has the axes of the stored array, in their order.
+
+        Axes of length 1 come and go when files are stacked.
+        """
+        name, shape = self._found(chunk)
+        if without_unit_axes(shape) != without_unit_axes(chunk.stored_shape):
+            raise UnsupportedFeatureError(f"its {self.is_called} has shape {shape}")
+        return name, shape
+
+    def read(self, chunk: Chunk) -> NDArray[Any]:
+        name, shape = self._found_alike(chunk)
+        values = self._values(name, _lined_up(chunk.region, chunk.stored_shape, shape))
+        return values.reshape([along.stop - along.start for along in chunk.region])
+
+    def located(self, chunk: Chunk) -> Located:
+        name, shape = self._found_alike(chunk)
+        axes = _axes_lined_up(chunk.stored_shape, shape)
+        return Located(name, axes, (0,) * len(axes))
 
     def labels(self, beside: str, axis: int) -> Own | None:
         return None
@@ -523,8 +547,11 @@ class _Unnamed:
     def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
         return None, {}
 
+    def close(self) -> None:
+        self.file.close()
 
-class _TIFFOriginal(_Unnamed):
+
+class _TIFFOriginal(_FileOfArrays):
     def __init__(self, file: Any) -> None:
         import tifffile
 
@@ -536,25 +563,15 @@ class _TIFFOriginal(_Unnamed):
             raise UnsupportedFeatureError(f"tifffile cannot open its source: {error}") from error
         self._image = lru_cache(maxsize=2)(self._load)
 
-    def read(self, chunk: Chunk) -> NDArray[Any]:
-        series, level = self._place(chunk)
-        image = self._image(series, level)
-        _check_alike(image.shape, chunk.stored_shape)
-        return image.reshape(chunk.stored_shape)[chunk.region]
-
-    def located(self, chunk: Chunk) -> Located:
-        series, level = self._place(chunk)
-        shape = self.file.series[series].levels[level].shape
-        _check_alike(shape, chunk.stored_shape)
-        axes = _axes_lined_up(chunk.stored_shape, shape)
-        return Located(f"{series}/{level}", axes, (0,) * len(axes))
-
-    @staticmethod
-    def _place(chunk: Chunk) -> tuple[int, int]:
-        """Series and level of the image that an array is."""
+    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
         if "tiff_series" not in chunk.attrs:
             raise UnsupportedFeatureError("it is not an image of the file")
-        return int(chunk.attrs["tiff_series"]), int(chunk.attrs.get("tiff_level", 0))
+        series = int(chunk.attrs["tiff_series"])
+        level = int(chunk.attrs.get("tiff_level", 0))
+        return f"{series}/{level}", self.file.series[series].levels[level].shape
+
+    def _values(self, name: str, own: Region) -> NDArray[Any]:
+        return self._image(name)[own]
 
     def labels(self, beside: str, axis: int) -> Own | None:
         """Centres of pixels along rows or columns, worked out of the tags that tifffile reads."""
@@ -579,7 +596,8 @@ class _TIFFOriginal(_Unnamed):
             exact=False,
         )
 
-    def _load(self, series: int, level: int) -> NDArray[Any]:
+    def _load(self, name: str) -> NDArray[Any]:
+        series, level = map(int, name.split("/"))
         try:
             image = self.file.series[series]
             if image.levels[level].keyframe.jpegheader is not None:
@@ -619,8 +637,10 @@ def _affine(page: Any) -> dict[str, tuple[float, float]] | None:
     return edges
 
 
-class _NetCDF3Original:
+class _NetCDF3Original(_FileOfArrays):
     """A file in netCDF4, which uses a library that serves one thread at a time."""
+
+    is_called = "variable"
 
     def __init__(self, file: Any, url: str) -> None:
         try:
@@ -644,25 +664,12 @@ class _NetCDF3Original:
             self.file.set_auto_maskandscale(False)
             self.file.set_auto_chartostring(False)
 
-    def read(self, chunk: Chunk) -> NDArray[Any]:
-        variable = self._variable(chunk)
-        own = _lined_up(chunk.region, chunk.stored_shape, variable.shape)
-        values = self._read(variable, own)
-        return values.reshape([along.stop - along.start for along in chunk.region])
-
-    def located(self, chunk: Chunk) -> Located:
-        variable = self._variable(chunk)
-        axes = _axes_lined_up(chunk.stored_shape, variable.shape)
-        return Located(variable.name, axes, (0,) * len(axes))
-
-    def _variable(self, chunk: Chunk) -> Any:
+    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
         """The variable that an array is. Cubes may have it in a group of theirs."""
-        variable = self.file.variables.get(chunk.path.rpartition("/")[2])
-        if variable is None:
+        name = chunk.path.rpartition("/")[2]
+        if name not in self.file.variables:
             raise UnsupportedFeatureError("its source has no variable of this name")
-        if without_unit_axes(variable.shape) != without_unit_axes(chunk.stored_shape):
-            raise UnsupportedFeatureError(f"its variable has shape {variable.shape}")
-        return variable
+        return name, self.file[name].shape
 
     def labels(self, beside: str, axis: int) -> Own | None:
         return self.named(beside, self.file[beside].dimensions[axis])
@@ -674,17 +681,16 @@ class _NetCDF3Original:
         dims = self.file[beside].dimensions
         axes = tuple(dims.index(dim) if dim in dims else None for dim in variable.dimensions)
         attrs = self.about(name)[0] or {}
-        return Own(name, axes, variable.shape, attrs, partial(self._read, variable))
+        return Own(name, axes, variable.shape, attrs, partial(self._values, name))
 
     def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
         with _NETCDF_LOCK:
             variable = self.file[name]
             return {each: variable.getncattr(each) for each in variable.ncattrs()}, {}
 
-    @staticmethod
-    def _read(variable: Any, own: Region) -> NDArray[Any]:
+    def _values(self, name: str, own: Region) -> NDArray[Any]:
         with _NETCDF_LOCK:
-            values = np.asarray(variable[own or ...])
+            values = np.asarray(self.file[name][own or ...])
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def close(self) -> None:
@@ -695,8 +701,10 @@ class _NetCDF3Original:
 _NETCDF_LOCK = new_rlock()
 
 
-class _HDF4Original:
+class _HDF4Original(_FileOfArrays):
     """A file in pyhdf, which serves one thread at a time and needs a local file."""
+
+    is_called = "data set"
 
     def __init__(self, file: Any, url: str) -> None:
         try:
@@ -728,28 +736,13 @@ class _HDF4Original:
         except (self._error, ValueError) as error:
             raise UnsupportedFeatureError(f"pyhdf cannot {what}: {error}") from error
 
-    def read(self, chunk: Chunk) -> NDArray[Any]:
-        with _HDF4_LOCK:
-            name, shape = self._variable(chunk)
-            own = _lined_up(chunk.region, chunk.stored_shape, shape)
-            values = self._read(name, own)
-        return values.reshape([along.stop - along.start for along in chunk.region])
-
-    def located(self, chunk: Chunk) -> Located:
-        with _HDF4_LOCK:
-            name, shape = self._variable(chunk)
-        axes = _axes_lined_up(chunk.stored_shape, shape)
-        return Located(name, axes, (0,) * len(axes))
-
-    def _variable(self, chunk: Chunk) -> tuple[str, Shape]:
+    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
         """The data set that an array is. Cubes may have it in a group of theirs."""
         name = chunk.path.rpartition("/")[2]
         if len(self._numbers.get(name, ())) != 1:
             raise UnsupportedFeatureError("its source does not have one data set of this name")
-        shape = _shape_in_pyhdf(self.file.select(self._numbers[name][0]))
-        if without_unit_axes(shape) != without_unit_axes(chunk.stored_shape):
-            raise UnsupportedFeatureError(f"its data set has shape {shape}")
-        return name, shape
+        with _HDF4_LOCK:
+            return name, _shape_in_pyhdf(self.file.select(self._numbers[name][0]))
 
     def labels(self, beside: str, axis: int) -> Own | None:
         with _HDF4_LOCK:
@@ -765,13 +758,13 @@ class _HDF4Original:
             around = _dims_in_pyhdf(self.file.select(self._numbers[beside][0]))
             axes = tuple(around.index(dim) if dim in around else None for dim in dims)
             attrs = variable.attributes()
-        return Own(name, axes, shape, attrs, partial(self._read, name))
+        return Own(name, axes, shape, attrs, partial(self._values, name))
 
     def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
         with _HDF4_LOCK:
             return self.file.select(self._numbers[name][0]).attributes(), {}
 
-    def _read(self, name: str, own: Region) -> NDArray[Any]:
+    def _values(self, name: str, own: Region) -> NDArray[Any]:
         with _HDF4_LOCK, self._refusing("read its data set"):
             variable = self.file.select(self._numbers[name][0])
             starts = [along.start for along in own]
@@ -798,7 +791,7 @@ def _dims_in_pyhdf(variable: Any) -> tuple[str, ...]:
 _HDF4_LOCK = new_rlock()
 
 
-class _GRIBOriginal(_Unnamed):
+class _GRIBOriginal(_FileOfArrays):
     """A file whose fields eccodes decodes, in a process of its own."""
 
     def __init__(self, file: Any) -> None:
@@ -874,29 +867,26 @@ _GRIB_UNITS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-class _FITSOriginal(_Unnamed):
+class _FITSOriginal(_FileOfArrays):
     """A file whose images astropy reads."""
+
+    file: OriginalImages
 
     def __init__(self, file: Any) -> None:
         self.file = OriginalImages(file)
 
-    def read(self, chunk: Chunk) -> NDArray[Any]:
-        shape = self.file.shape_at(chunk.offset)
-        _check_alike(shape, chunk.stored_shape)
-        own = _lined_up(chunk.region, chunk.stored_shape, shape)
-        values = self.file.read(chunk.offset, own)
-        return values.reshape([along.stop - along.start for along in chunk.region])
+    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
+        number = self.file.number_at(chunk.offset)
+        return f"HDU {number}", self.file.shape(number)
 
-    def located(self, chunk: Chunk) -> Located:
-        n_axes = len(chunk.stored_shape)
-        return Located(self.file.name_at(chunk.offset), (None,) * n_axes, (0,) * n_axes)
-
-    def close(self) -> None:
-        self.file.close()
+    def _values(self, name: str, own: Region) -> NDArray[Any]:
+        return self.file.read(int(name.removeprefix("HDU ")), own)
 
 
-class _JPEG2000Original(_Unnamed):
+class _JPEG2000Original(_FileOfArrays):
     """A file in rasterio."""
+
+    file: RasterioFile
 
     def __init__(self, file: Any) -> None:
         try:
@@ -906,27 +896,19 @@ class _JPEG2000Original(_Unnamed):
         except ValueError as error:
             raise UnsupportedFeatureError(str(error)) from error
 
-    def _shape(self, chunk: Chunk) -> Shape:
-        """The shape of the image or overview that an array is."""
+    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
+        """The image or overview that an array is; shapes are their names."""
         wanted = without_unit_axes(chunk.stored_shape)
         for shape in self.file.levels:
             if without_unit_axes(shape) == wanted:
-                return shape
+                return repr(shape), shape
         raise UnsupportedFeatureError(f"rasterio has no image of shape {chunk.stored_shape} in it")
 
-    def read(self, chunk: Chunk) -> NDArray[Any]:
-        shape = self._shape(chunk)
-        own = _lined_up(chunk.region, chunk.stored_shape, shape)
+    def _values(self, name: str, own: Region) -> NDArray[Any]:
         try:
-            values = self.file.read(shape, own)
+            return self.file.read(literal_eval(name), own)
         except ValueError as error:
             raise UnsupportedFeatureError(str(error)) from error
-        return values.reshape([along.stop - along.start for along in chunk.region])
-
-    def located(self, chunk: Chunk) -> Located:
-        shape = self._shape(chunk)
-        axes = _axes_lined_up(chunk.stored_shape, shape)
-        return Located(repr(shape), axes, (0,) * len(axes))
 
     def labels(self, beside: str, axis: int) -> Own | None:
         shape = literal_eval(beside)
@@ -935,9 +917,6 @@ class _JPEG2000Original(_Unnamed):
             return None
         name = f"{beside}/{axis}"
         return Own(name, (axis,), centres.shape, {}, lambda own: centres[own], exact=False)
-
-    def close(self) -> None:
-        self.file.close()
 
 
 class _Volume(Protocol):
@@ -948,13 +927,11 @@ class _Volume(Protocol):
     def read(self, region: Region) -> NDArray[Any]: ...
 
 
-class _VolumeOriginal(_Unnamed):
+class _VolumeOriginal(_FileOfArrays):
     """An array of a volume format, or a part of one that a file holds.
 
     Parameters
     ----------
-    volume
-        The array.
     reader
         What it is open in.
     files
@@ -964,23 +941,14 @@ class _VolumeOriginal(_Unnamed):
     def __init__(self, volume: _Volume, reader: str, files: VolumeFiles | None = None) -> None:
         self.volume, self.reader, self.files = volume, reader, files
 
-    def read(self, chunk: Chunk) -> NDArray[Any]:
-        own = _lined_up(chunk.region, chunk.stored_shape, self._shape(chunk))
+    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
+        return "array", self.volume.shape
+
+    def _values(self, name: str, own: Region) -> NDArray[Any]:
         try:
-            values = self.volume.read(own)
+            return self.volume.read(own)
         except Exception as error:
             raise UnsupportedFeatureError(f"{self.reader} cannot read it: {error}") from error
-        return values.reshape([along.stop - along.start for along in chunk.region])
-
-    def _shape(self, chunk: Chunk) -> Shape:
-        shape = self.volume.shape
-        if without_unit_axes(shape) != without_unit_axes(chunk.stored_shape):
-            raise UnsupportedFeatureError(f"its source has an array of shape {shape}")
-        return shape
-
-    def located(self, chunk: Chunk) -> Located:
-        axes = _axes_lined_up(chunk.stored_shape, self._shape(chunk))
-        return Located("array", axes, (0,) * len(axes))
 
     def labels(self, beside: str, axis: int) -> Own | None:
         if not isinstance(self.volume, OriginalScale):

@@ -44,35 +44,32 @@ class OriginalImages:
         except Exception as error:
             raise UnsupportedFeatureError(f"astropy cannot open its source: {error}") from error
 
-    def _number_at(self, offset: int | None) -> int:
-        number = -1 if offset is None else bisect_right(self._starts, offset) - 1
-        if number < 0:
-            raise UnsupportedFeatureError("it is in no HDU of its source")
-        return number
-
-    def name_at(self, offset: int | None) -> str:
-        """What to call the HDU whose data hold a byte.
+    def number_at(self, offset: int | None) -> int:
+        """The number of the HDU whose data hold a byte.
 
         Raises
         ------
         UnsupportedFeatureError
             If none does.
         """
-        return f"HDU {self._number_at(offset)}"
+        number = -1 if offset is None else bisect_right(self._starts, offset) - 1
+        if number < 0:
+            raise UnsupportedFeatureError("it is in no HDU of its source")
+        return number
 
-    def shape_at(self, offset: int | None) -> tuple[int, ...]:
-        """Shape of the image whose data hold a byte; raises as `name_at` does."""
-        return tuple(self._hdus[self._number_at(offset)].shape)
+    def shape(self, number: int) -> tuple[int, ...]:
+        """Shape of an image."""
+        return tuple(self._hdus[number].shape)
 
-    def read(self, offset: int | None, region: tuple[slice, ...]) -> NDArray[Any]:
-        """Elements of the image whose data hold a byte; unsigned ones by FITS' convention.
+    def read(self, number: int, region: tuple[slice, ...]) -> NDArray[Any]:
+        """Elements of an image; unsigned ones by FITS' convention.
 
         Raises
         ------
         UnsupportedFeatureError
             If astropy cannot read them.
         """
-        hdu = self._hdus[self._number_at(offset)]
+        hdu = self._hdus[number]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
