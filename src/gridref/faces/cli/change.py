@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 
 Amend = Annotated[
-    bool,
-    typer.Option("--amend", help="Replace the last snapshot instead of adding one."),
+    bool, typer.Option("--amend", help="Replace the last snapshot instead of adding one.")
 ]
 
 
@@ -64,14 +63,12 @@ def append_command(
         typer.Option(
             metavar="DIM=FIRST/LAST",
             help="Declare labels whose files are still to come instead: dates, or numbers.",
-            show_default=False,
         ),
     ] = None,
     step: Annotated[
         str | None,
         typer.Option(
-            help="Step between declared labels, as in pandas (6h, 1MS), or a number. Default: 1D.",
-            show_default=False,
+            help="Step between declared labels, as in pandas (6h, 1MS), or a number. Default: 1D."
         ),
     ] = None,
     amend: Amend = False,
@@ -144,20 +141,16 @@ def refresh_command(
     file: Annotated[
         str | None,
         typer.Argument(
-            help="The file of the catalog to scan again. Default: all that have changed.",
-            show_default=False,
+            help="The file of the catalog to scan again. Default: all that have changed."
         ),
     ] = None,
     by: Annotated[
-        str | None,
-        typer.Option(help="Put another file in the place of this one.", show_default=False),
+        str | None, typer.Option(help="Put another file in the place of this one.")
     ] = None,
     vanished: Annotated[
         str | None,
         typer.Option(
-            help="Files that are gone. raise: stop (default). remove: take them out of the"
-            " catalog.",
-            show_default=False,
+            help="Files that are gone. raise: stop (default). remove: take them out of the catalog."
         ),
     ] = None,
     amend: Amend = False,
@@ -199,8 +192,7 @@ def relocate_command(
         str | None,
         typer.Option(
             help="How reads check that a file is unchanged: strict, size, content. Default: as"
-            " before.",
-            show_default=False,
+            " before."
         ),
     ] = None,
     storage_options: StorageOptions = None,
@@ -223,10 +215,9 @@ def relocate_command(
 
 def tag_command(
     catalog: Catalog,
-    name: Annotated[str, typer.Argument(help="The name.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The name.")],
     snapshot: Annotated[
-        str | None,
-        typer.Argument(help="Id or tag of a snapshot. Default: the current one."),
+        str | None, typer.Argument(help="Id or tag of a snapshot. Default: the current one.")
     ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Remove the tag.")] = False,
     storage_options: StorageOptions = None,
@@ -300,8 +291,7 @@ def rechunk_command(
         str | None,
         typer.Option(
             help="Chunk lengths, like time=-1,lat=20,lon=20; -1: the whole dimension. Dimensions"
-            " left out get lengths that make chunks of about 8 MB.",
-            show_default=False,
+            " left out get lengths that make chunks of about 8 MB."
         ),
     ] = None,
     where: Annotated[
@@ -309,16 +299,12 @@ def rechunk_command(
         typer.Option(
             metavar="DIM=FIRST:LAST",
             help="Only these labels: lat=40:60, time=2020-01-01/2020-12-31. Repeatable.",
-            show_default=False,
         ),
     ] = None,
     to: WrittenTo = None,
     shards: Annotated[
         str | None,
-        typer.Option(
-            help="Shard lengths, like time=-1,lat=60. Default: shards of up to 128 MiB.",
-            show_default=False,
-        ),
+        typer.Option(help="Shard lengths, like time=-1,lat=60. Default: shards of up to 128 MiB."),
     ] = None,
     codec: WrittenCodec = "shuffle-zstd",
     memory: Memory = "1GB",
@@ -329,16 +315,13 @@ def rechunk_command(
             metavar="N or ADDRESS",
             help="Who writes: a number of processes, or the address of a Dask scheduler like"
             " tcp://HOST:8786. Each task may take --memory. Default: this process.",
-            show_default=False,
         ),
     ] = None,
     update: Annotated[
-        bool,
-        typer.Option("--update", help="Write what the overlays of the array lack."),
+        bool, typer.Option("--update", help="Write what the overlays of the array lack.")
     ] = False,
     drop: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Remove this overlay instead.", show_default=False),
+        int | None, typer.Option(metavar="N", help="Remove this overlay instead.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only report what would be written.")
@@ -395,10 +378,7 @@ def overviews_command(
     ] = 2,
     levels: Annotated[
         int | None,
-        typer.Option(
-            help="Number of levels. Default: until no side is longer than 512.",
-            show_default=False,
-        ),
+        typer.Option(help="Number of levels. Default: until no side is longer than 512."),
     ] = None,
     method: Annotated[str, typer.Option(help="mean, min, max, mode or nearest.")] = "mean",
     to: WrittenTo = None,
@@ -476,7 +456,6 @@ def watch_command(
         typer.Option(
             metavar="FILE",
             help="Read new files from this file instead of FILES: one a line, or S3 notifications.",
-            show_default=False,
         ),
     ] = None,
     every: Annotated[str, typer.Option(help="Time between rounds: 10s, 5m, 1h.")] = "60s",
@@ -485,8 +464,7 @@ def watch_command(
     ] = "0s",
     once: Annotated[bool, typer.Option("--once", help="Run one round only.")] = False,
     rechunk: Annotated[
-        bool,
-        typer.Option("--rechunk", help="Bring overlays up to date after files were appended."),
+        bool, typer.Option("--rechunk", help="Bring overlays up to date after files were appended.")
     ] = False,
     storage_options: StorageOptions = None,
 ) -> None:

@@ -55,12 +55,9 @@ if TYPE_CHECKING:
 
 @takes(VIEW_OPTIONS)
 def info_command(
-    catalog: Annotated[
-        str, typer.Argument(help="Address of a catalog, or of a file.", show_default=False)
-    ],
+    catalog: Annotated[str, typer.Argument(help="Address of a catalog, or of a file.")],
     array: Annotated[
-        str | None,
-        typer.Argument(help="Path of an array of the catalog. Default: all.", show_default=False),
+        str | None, typer.Argument(help="Path of an array of the catalog. Default: all.")
     ] = None,
     output: Annotated[
         str | None,
@@ -69,7 +66,6 @@ def info_command(
             "-o",
             help="Draw the chunks of the array to a file instead: .svg, or .png and .pdf with"
             " matplotlib (pip install 'gridref[plot]').",
-            show_default=False,
         ),
     ] = None,
     width: Annotated[
@@ -81,7 +77,6 @@ def info_command(
             metavar="DIM=PLACES",
             help="Estimate what reading these positions of the array costs, from the files and with"
             " each overlay: time=:,lat=7,lon=9.",
-            show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
@@ -272,30 +267,25 @@ def list_command(
         typer.Argument(
             help="chunks: place in the array, place in the source, and sizes. sources: the files."
             " report: differences between files, and how each was resolved. statistics: least and"
-            " greatest values. history: snapshots, the current one first.",
-            show_default=False,
+            " greatest values. history: snapshots, the current one first."
         ),
     ] = None,
     arrays: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Arrays whose chunks or statistics to list. Default: all.", show_default=False
-        ),
+        typer.Argument(help="Arrays whose chunks or statistics to list. Default: all."),
     ] = None,
     sql: Annotated[
         str | None,
         typer.Option(
             metavar="QUERY",
             help="Query the catalog with DuckDB instead (pip install 'gridref[sql]').",
-            show_default=False,
         ),
     ] = None,
     state: Annotated[
         list[str] | None,
         typer.Option(
             help="List only chunks in this state: missing (no file holds them), pending (declared,"
-            " and still to come), range, inline. Repeatable.",
-            show_default=False,
+            " and still to come), range, inline. Repeatable."
         ),
     ] = None,
     by_size: Annotated[
@@ -309,8 +299,7 @@ def list_command(
         ),
     ] = False,
     threads: Annotated[
-        int | None,
-        typer.Option(help="Number of threads that read values. Default: 16.", show_default=False),
+        int | None, typer.Option(help="Number of threads that read values. Default: 16.")
     ] = None,
     output: Annotated[
         str | None,
@@ -318,7 +307,6 @@ def list_command(
             "--output",
             "-o",
             help="Write all rows to a file: .parquet, .arrow, .feather, .csv or .jsonl.",
-            show_default=False,
         ),
     ] = None,
     format: Annotated[  # noqa: A002
@@ -451,7 +439,6 @@ def verify_command(
         typer.Option(
             metavar="FILE",
             help="If nothing differs, write what was compared, to be published with the catalog.",
-            show_default=False,
         ),
     ] = None,
     against: Annotated[
@@ -459,7 +446,6 @@ def verify_command(
         typer.Option(
             metavar="FILE",
             help="Compare with such a summary too: the catalog must have the same digest.",
-            show_default=False,
         ),
     ] = None,
     quiet: Quiet = False,
@@ -603,10 +589,7 @@ def diff_command(
     catalog: Catalog,
     other: Annotated[
         str | None,
-        typer.Argument(
-            help="Address of another catalog. Default: the current state of the same.",
-            show_default=False,
-        ),
+        typer.Argument(help="Address of another catalog. Default: the current state of the same."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     snapshot: Snapshot = None,
@@ -693,7 +676,6 @@ def doctor_command(
         typer.Argument(
             metavar="[ADDRESS]...",
             help="Files, folders of data, or catalogs to test. Default: list what is installed.",
-            show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 def build_command(
     files: SomeFiles = None,
     catalog: Annotated[
-        str | None,
-        typer.Option("--catalog", "-o", help="Where the catalog goes.", show_default=False),
+        str | None, typer.Option("--catalog", "-o", help="Where the catalog goes.")
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare a sample with the original reader.")

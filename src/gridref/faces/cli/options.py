@@ -33,16 +33,9 @@ if TYPE_CHECKING:
 
 _LAYOUT, _COMBINING, _SCANNING = "How files are laid out", "How drift is resolved", "Scanning"
 
-Files = Annotated[
-    list[str], typer.Argument(help="Files, URLs, globs or directories.", show_default=False)
-]
-SomeFiles = Annotated[
-    list[str] | None,
-    typer.Argument(help="Files, URLs, globs or directories.", show_default=False),
-]
-Catalog = Annotated[
-    str, typer.Argument(help="Address of a catalog: a path or URL.", show_default=False)
-]
+Files = Annotated[list[str], typer.Argument(help="Files, URLs, globs or directories.")]
+SomeFiles = Annotated[list[str] | None, typer.Argument(help="Files, URLs, globs or directories.")]
+Catalog = Annotated[str, typer.Argument(help="Address of a catalog: a path or URL.")]
 StorageOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -65,10 +58,7 @@ Allowed = Annotated[
     ),
 ]
 Snapshot = Annotated[
-    str | None,
-    typer.Option(
-        help="Id or tag of an earlier snapshot. Default: the current one.", show_default=False
-    ),
+    str | None, typer.Option(help="Id or tag of an earlier snapshot. Default: the current one.")
 ]
 WhichOverlay = Annotated[
     str | None,
@@ -77,20 +67,15 @@ WhichOverlay = Annotated[
         metavar="N",
         help="Show the chunks of this overlay in place of those of the files, of arrays that it"
         " holds all of. none: use no overlay. check: ask servers whether files changed.",
-        show_default=False,
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
 
 # Of commands that write values beside the files
-ArrayPath = Annotated[str, typer.Argument(help="Path of the array.", show_default=False)]
+ArrayPath = Annotated[str, typer.Argument(help="Path of the array.")]
 WrittenTo = Annotated[
     str | None,
-    typer.Option(
-        "--to",
-        help="Folder or URL to write to. Default: overlays in the catalog.",
-        show_default=False,
-    ),
+    typer.Option("--to", help="Folder or URL to write to. Default: overlays in the catalog."),
 ]
 WrittenCodec = Annotated[
     str,
@@ -106,9 +91,7 @@ Threads = Annotated[
 
 
 def _option(kind: Any, help_text: str, panel: str | None, *names: str, **settings: Any) -> Any:
-    option = typer.Option(
-        *names, help=help_text, rich_help_panel=panel, show_default=False, **settings
-    )
+    option = typer.Option(*names, help=help_text, rich_help_panel=panel, **settings)
     return Annotated[kind | None, option]
 
 
@@ -698,8 +681,6 @@ class CredentialsFile:
 
     Attributes
     ----------
-    path
-        The file.
     name
         The protocol, or beginning of addresses, that they are for; None if the file is for one
         filesystem.
@@ -827,16 +808,12 @@ FilesFrom = Annotated[
         metavar="FILE",
         help="Also read files from a list: text with one file a line (- is standard input), CSV,"
         " Parquet, the manifest of an S3 Inventory, or STAC items (.json, .parquet).",
-        show_default=False,
     ),
 ]
 Match = Annotated[
     str | None,
     typer.Option(
-        "--match",
-        metavar="GLOB",
-        help="Keep only listed files that match: '*/2020/*.nc'.",
-        show_default=False,
+        "--match", metavar="GLOB", help="Keep only listed files that match: '*/2020/*.nc'."
     ),
 ]
 
@@ -891,11 +868,8 @@ FROM = typer.Option(
     "--from",
     metavar="PREFIX",
     help="Former folder or URL of sources. Repeatable, each with a --to.",
-    show_default=False,
 )
-TO = typer.Option(
-    "--to", metavar="PREFIX", help="Present folder or URL of the same sources.", show_default=False
-)
+TO = typer.Option("--to", metavar="PREFIX", help="Present folder or URL of the same sources.")
 
 
 def prefixes_of(before: list[str], after: list[str]) -> dict[str, str]:

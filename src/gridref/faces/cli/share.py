@@ -54,10 +54,7 @@ AllowedOrigins = Annotated[
 
 @takes(SERVED_VIEW_OPTIONS)
 def serve_command(
-    catalogs: Annotated[
-        list[str],
-        typer.Argument(help="Catalogs, or directories of catalogs.", show_default=False),
-    ],
+    catalogs: Annotated[list[str], typer.Argument(help="Catalogs, or directories of catalogs.")],
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
@@ -110,16 +107,14 @@ def export_command(
         str | None,
         typer.Argument(
             help="What to write: .json, a folder of Parquet files (.parq), an Icechunk repository"
-            " (.icechunk), a file of aggregation variables (.nc), or what --to says.",
-            show_default=False,
+            " (.icechunk), a file of aggregation variables (.nc), or what --to says."
         ),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
             help="kerchunk, icechunk, cf: references, also by the ending of OUTPUT. stac: an Item"
-            " or Collection (default output: the screen). forecast: a catalog along valid times.",
-            show_default=False,
+            " or Collection (default output: the screen). forecast: a catalog along valid times."
         ),
     ] = None,
     snapshot: Snapshot = None,
@@ -202,10 +197,7 @@ _WRITTEN: Mapping[str, Callable[[str, Any], str]] = {
 @takes(COPY_OPTIONS)
 def copy_command(
     catalog: Catalog,
-    target: Annotated[
-        str,
-        typer.Argument(help="Where the copy goes: a new folder or URL.", show_default=False),
-    ],
+    target: Annotated[str, typer.Argument(help="Where the copy goes: a new folder or URL.")],
     snapshot: Snapshot = None,
     allow: Allowed = None,
     quiet: Quiet = False,
@@ -275,13 +267,8 @@ def _by_x(shape: tuple[int, ...]) -> str:
 
 def publish_command(
     catalog: Catalog,
-    folder: Annotated[
-        str, typer.Argument(help="Local folder to write the site to.", show_default=False)
-    ],
-    base_url: Annotated[
-        str,
-        typer.Option(metavar="URL", help="Address that the site will have.", show_default=False),
-    ],
+    folder: Annotated[str, typer.Argument(help="Local folder to write the site to.")],
+    base_url: Annotated[str, typer.Option(metavar="URL", help="Address that the site will have.")],
     before: Annotated[list[str] | None, FROM] = None,
     after: Annotated[list[str] | None, TO] = None,
     storage_options: StorageOptions = None,
