@@ -18,13 +18,7 @@ from gridref.errors import InvalidRequestError, Message, Option
 
 
 def near_names(name: str, known: Collection[str]) -> str:
-    """What a name may have been meant for: ``": did you mean 'join'?"``, or all known names.
-
-    Parameters
-    ----------
-    name
-        A name that is not known.
-    """
+    """What a name may have been meant for: ``": did you mean 'join'?"``, or all known names."""
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
     if near:
         return f": did you mean {' or '.join(map(repr, near))}?"

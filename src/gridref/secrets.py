@@ -69,8 +69,6 @@ def without_secrets(text: str, address: str = "") -> str:
 
     Parameters
     ----------
-    text
-        The text.
     address
         What it is about: it may hold parts of this, as those of servers' clients do.
     """

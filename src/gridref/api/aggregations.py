@@ -59,8 +59,6 @@ def with_aggregations(
     ----------
     group
         What the file itself holds: handed through where it has no aggregation variables.
-    address
-        The file's.
     options
         How it was scanned. Fragments beside it may be read, others where ``allow`` says so.
     scan_files
@@ -269,8 +267,6 @@ class _Aggregation:
 
     Attributes
     ----------
-    path, attrs, dims
-        Of the variable.
     edges
         Lengths of the fragments along each dimension.
     terms

@@ -177,8 +177,6 @@ class Keeper:
 
     Attributes
     ----------
-    url
-        Address of the catalog.
     storage_options
         Options of fsspec's filesystem, or of several by protocol.
     allow

@@ -109,14 +109,10 @@ class CopyReport:
 
     Attributes
     ----------
-    target
-        Where it is.
     arrays
         How each array was copied, by path; or, of a dry run, would be.
     peak_bytes
         Most memory that was reckoned with.
-    seconds
-        What it took.
     is_dry_run
         Whether nothing was written.
     """

@@ -330,8 +330,6 @@ class ValueScan:
     ----------
     arrays
         Paths of arrays; None for all. Those that hold no numbers are passed over.
-    n_threads
-        Threads that read.
     progress
         Called with the number of chunks read, and of all to read.
     """

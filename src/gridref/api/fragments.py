@@ -34,12 +34,8 @@ class Fragmented:
 
     Attributes
     ----------
-    array
-        The array.
     sources
         The file of each block, in C order.
-    identifiers
-        Path of the variable in each of these.
     """
 
     array: VirtualArray

@@ -50,11 +50,6 @@ class SessionSink:
         Address of the repository.
     session
         Opens a session that can be written to.
-
-    Attributes
-    ----------
-    session
-        The one that is written to.
     """
 
     def __init__(self, url: str, session: Callable[[], icechunk.Session]) -> None:

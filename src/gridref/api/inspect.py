@@ -34,8 +34,6 @@ class ArrayChunks:
 
     Attributes
     ----------
-    path
-        The array.
     index
         How its chunks are indexed, as far as the format tells; else empty.
     shape, chunk_shape
@@ -65,8 +63,6 @@ class Inspection:
 
     Attributes
     ----------
-    file, format
-        Its address and format.
     file_bytes
         Its size; None for a folder.
     n_requests, n_bytes

@@ -130,8 +130,6 @@ class KeptScans:
 
         Parameters
         ----------
-        address
-            The file.
         opened
             The files that the scan opened, or looked for.
         group

@@ -44,8 +44,6 @@ def open_data(
         Options of fsspec's filesystems.
     allow, snapshot, overlay
         As for `gridref.open_catalog`; `overlay` of an opened catalog, too.
-    job
-        How files are combined.
 
     Raises
     ------

@@ -32,8 +32,6 @@ class _Place:
 
     Attributes
     ----------
-    cut
-        That element.
     rank
         Its place among those that go there.
     in_order

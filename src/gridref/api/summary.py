@@ -89,8 +89,6 @@ def change_lines(
         What was found in the files.
     drifts
         How they differ.
-    catalog
-        Address of the catalog.
     """
     lines = [*head]
     if twice:

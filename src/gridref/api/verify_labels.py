@@ -176,8 +176,6 @@ class LabelsFound:
 
     Attributes
     ----------
-    path
-        Path of the label.
     n_labels
         Values that were compared.
     difference
@@ -193,13 +191,7 @@ class LabelsFound:
 
 
 class LabelsOfFile:
-    """Compares the labels of a cube with the labels of one file, each once.
-
-    Parameters
-    ----------
-    labels
-        Those of the cube.
-    """
+    """Compares the labels of a cube with the labels of one file, each once."""
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
@@ -492,8 +484,6 @@ def differing_meaning(
 
     Parameters
     ----------
-    got, attrs
-        Values of the cube, and its attributes.
     raw, own
         Values as the original reader returns them, and the file's attributes; None where it has
         none that say what values mean.

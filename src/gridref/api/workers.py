@@ -149,8 +149,6 @@ class Task:
     ----------
     did, over
         What a worker did when it ended, and what it did that over.
-    go_on
-        How to go on.
     """
 
     did: str

@@ -264,8 +264,6 @@ class Drafts:
     ----------
     url
         Address of the catalog.
-    held
-        Tables in memory, by name.
     written
         Names of those that were too large, and are in the folder.
     """
@@ -427,8 +425,6 @@ class Access:
 
     Attributes
     ----------
-    folder
-        Its folder.
     storage_options
         fsspec options, or a mapping of protocol to options.
     trust
@@ -466,10 +462,6 @@ class Base:
     ----------
     access
         How the catalog is reached.
-    root
-        Its root file.
-    version
-        Which version of that file it is.
     group
         What it holds.
     """
@@ -860,8 +852,6 @@ def recording(
 
     Parameters
     ----------
-    kind
-        What is recorded.
     scan
         Gives the tables, by number of the part; none if there is nothing to add.
     message

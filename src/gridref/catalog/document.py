@@ -260,8 +260,6 @@ class Pruned:
     ----------
     snapshots
         Ids of snapshots that can be opened no more.
-    files
-        Names of files.
     sheets
         Folders of overlays in the catalog's, which no snapshot names.
     """
@@ -311,8 +309,6 @@ class Root:
     ----------
     snapshot
         The current snapshot.
-    tags
-        Snapshots that have a name.
     created_by
         Name and version of the writer.
     format_version

@@ -197,8 +197,6 @@ class ArrayRows:
         Its blocks, which are there in C order.
     first_block, first_chunk, n_chunks
         Rows of the tables of blocks and chunks.
-    counts
-        Of these chunks.
     content
         Hash of these blocks; see `gridref.catalog.writing`.
     """
@@ -245,8 +243,6 @@ class PartEntry:
 
     Attributes
     ----------
-    sources, blocks, chunks
-        The tables.
     unused
         Numbers of sources that no array of the snapshot uses any more.
     checksums
@@ -342,10 +338,6 @@ class ArrayEntry:
     ----------
     document
         Its description, as in a Zarr v3 ``zarr.json``, with numbers of axes and encodings.
-    layout
-        Number of its layout.
-    counts
-        Of its chunks.
     content
         Hash of its blocks and chunk rows; empty where the format knew none.
 

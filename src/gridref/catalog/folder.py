@@ -108,8 +108,6 @@ class Folder(TablePlace, Protocol):
 
         Parameters
         ----------
-        name
-            The root file.
         version
             The version of it to replace; None for whichever is there.
 

@@ -63,14 +63,10 @@ class Standing:
 
     Attributes
     ----------
-    path, array
-        The array.
     span
         Its elements that are stood for.
     blocks
         The blocks that show it.
-    has_filter_masks
-        As of the array.
     """
 
     path: str

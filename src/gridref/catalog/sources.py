@@ -40,8 +40,6 @@ def split(
 
     Parameters
     ----------
-    urls
-        Addresses.
     known
         Prefixes that are there already: they are used where they fit.
 

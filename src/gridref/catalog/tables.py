@@ -235,8 +235,6 @@ class TableWriter:
     ----------
     folder, name
         Where the table is written, and the name of its file.
-    schema
-        The schema of the table.
 
     Attributes
     ----------

@@ -124,13 +124,7 @@ _MISSING = _mixed(np.zeros((2, 1), np.uint64), np.zeros(1, np.int64))
 
 
 class ContentDigest:
-    """Hashes the blocks and chunk rows of arrays while the rows are written.
-
-    Parameters
-    ----------
-    arrays
-        The arrays, and where their rows are.
-    """
+    """Hashes the blocks and chunk rows of arrays while the rows are written."""
 
     def __init__(self, arrays: Sequence[tuple[VirtualArray, RowLayout]]) -> None:
         self._arrays = [array for array, _ in arrays]
@@ -266,8 +260,6 @@ class WrittenPart:
     ----------
     entry
         Its tables.
-    rows
-        The rows of each array.
     prefixes
         The beginnings of addresses then known.
     identity

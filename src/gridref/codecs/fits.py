@@ -209,8 +209,6 @@ class _Rows:
 
     Parameters
     ----------
-    raw
-        Table and heap.
     config
         Configuration of ``gridref.fits_tiles``.
     n_rows

@@ -53,14 +53,10 @@ class PackedField:
     ----------
     edition
         1 or 2.
-    grid
-        Its grid section.
     packing
         Section 5 of edition 2.
     bitmap
         A bit for each point, from the first one; empty if all are there.
-    data
-        The packed values.
     """
 
     edition: int

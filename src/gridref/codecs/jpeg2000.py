@@ -174,8 +174,6 @@ class Size:
 
     Attributes
     ----------
-    image
-        The image.
     tile
         The first tile, as if it were not cut by the image.
     components

@@ -101,8 +101,6 @@ class _Pipeline:
         Bytes to put before the stored ones.
     stored_bytes
         Size that the stored bytes must have, if it is determined.
-    bytes_stages
-        The bytes -> bytes codecs.
     serial_stage
         Name and function of the array -> bytes codec.
     array_stages

@@ -51,8 +51,6 @@ class Column:
         Path of the variable, for messages.
     files
         Numbers of the inputs, ascending.
-    arrays
-        The variable in each of them.
     """
 
     name: str
@@ -110,8 +108,6 @@ class Notes:
     ----------
     options
         What the caller decided.
-    inputs
-        The inputs as given, for their names.
     unnamed
         Names of inputs that do not know theirs.
     drifts, problems

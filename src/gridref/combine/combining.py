@@ -42,8 +42,6 @@ def combine_batch(
     ----------
     groups, read, options
         As for `gridref.combine.combine`.
-    placement
-        The placement of the groups.
     unnamed
         Names for groups that do not know their file.
     """

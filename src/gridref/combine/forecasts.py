@@ -50,8 +50,6 @@ class ForecastAxes:
 
     Attributes
     ----------
-    run, step
-        Their names.
     runs_ns
         int64 (n_runs,), when each run began, in nanoseconds since a reference date.
     steps_ns

@@ -65,8 +65,6 @@ def combine_fragments(
     attrs
         Its attributes. Fragments are converted to its units, and its fill value applies to
         fragments without one.
-    shape
-        Its shape.
     fragments
         One or more, which do not overlap.
     read, options

@@ -44,8 +44,6 @@ class Raster:
 
     Attributes
     ----------
-    name
-        Name of the input.
     x0, y0
         Outer corner of the first pixel, in the units of the coordinate reference system.
     dx, dy

@@ -59,8 +59,6 @@ def with_labels(
     ----------
     groups
         The inputs. They may have the dimension with length 1.
-    dim
-        Name of the dimension.
     labels
         One label for each input: numbers, strings or ``datetime64``. They become the coordinate of
         the dimension; times are kept as integers with CF ``units`` (CF conventions, 4.4).

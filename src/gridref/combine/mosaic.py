@@ -70,8 +70,6 @@ def held_rasters(
 
     Parameters
     ----------
-    raster
-        Where the input is.
     arrays
         Its variables.
     labels

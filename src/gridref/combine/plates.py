@@ -44,8 +44,6 @@ class PlateImage:
         Of the well, like ``"A"`` and ``"1"``.
     field
         Which field of the well.
-    file
-        Address of the file.
     group
         What it holds: ``image``, or groups of a pyramid.
     """

@@ -130,8 +130,6 @@ class DriftReport:
     ----------
     drifts
         One entry per cause and variable.
-    files
-        Names of the inputs.
     """
 
     drifts: tuple[Drift, ...] = ()
@@ -277,8 +275,6 @@ def merged_reports(reports: Sequence[DriftReport], between: DriftReport | None) 
 
     Parameters
     ----------
-    reports
-        How the files of each batch differed.
     between
         How the batches differed: one input a batch.
     """

@@ -149,8 +149,6 @@ class _Attribute:
 
     Attributes
     ----------
-    name
-        The attribute.
     target
         What its coordinate is called.
     known

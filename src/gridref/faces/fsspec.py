@@ -34,8 +34,6 @@ class _Access:
 
     Attributes
     ----------
-    of_catalog
-        Those of the catalog's own address.
     by_protocol
         Those of sources, by protocol.
     taken

@@ -17,13 +17,7 @@ _MOST_NAMES = 10
 
 
 class Findings:
-    """The objects of a file by path, like ``/model/tas``, and what became of each.
-
-    Attributes
-    ----------
-    url
-        The file.
-    """
+    """The objects of a file by path, like ``/model/tas``, and what became of each."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -264,8 +264,6 @@ class KnownFormat:
 
     Attributes
     ----------
-    name
-        Its name.
     names
         Suffixes of its files and folders; others are found by content.
     package

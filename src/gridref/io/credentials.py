@@ -102,8 +102,6 @@ class Credentials:
 
         Parameters
         ----------
-        refused
-            The refused credentials.
         is_plain
             Whether the refusal may have another cause than the credentials, as that of one file. If
             new credentials did not help a moment ago, none are asked for.

@@ -221,15 +221,6 @@ def same_version(recorded: Source, current: Source) -> bool:
 def check_content(recorded: Source, current: Source, read: ReadRanges) -> None:
     """Compare a file that may have been moved with the checksum that was recorded.
 
-    Parameters
-    ----------
-    recorded
-        The recorded source, with its checksum.
-    current
-        The current file.
-    read
-        Reads it.
-
     Raises
     ------
     SourceChangedError
@@ -297,8 +288,6 @@ def read_checked(
 
     Parameters
     ----------
-    known
-        The checksums of its chunks.
     offset, length
         int64 (n_ranges,), as for `gridref.io.SourcePool.read_ranges`.
     read

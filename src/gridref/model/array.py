@@ -57,8 +57,6 @@ class Overlay:
         Arrays of the same rank, dtype and fill value that hold the elements.
     coverage
         Which elements of the array they hold: boxes that do not overlap.
-    stored
-        How it is stored.
     files
         How the files that it answers for are stored.
     checks_files
@@ -398,8 +396,6 @@ class LazyArrays(Mapping[str, VirtualArray]):
     ----------
     names
         Their names, in order.
-    make
-        Makes the array of a name.
     """
 
     def __init__(self, names: Collection[str], make: Callable[[str], VirtualArray]) -> None:

@@ -257,8 +257,6 @@ def select_pieces(array: VirtualArray, axis: int, pieces: SliceProjection) -> Vi
 
     Parameters
     ----------
-    axis
-        The axis along which the pieces are.
     pieces
         Pieces of blocks in the order of the output; steps may be negative or 0.
     """

@@ -49,8 +49,6 @@ def concatenate(
     ----------
     arrays
         One or more arrays, of equal extents along the other axes.
-    axis
-        Axis to lay them along.
     dtype
         Dtype of the result; by default the one that numpy promotes to.
     fill_value

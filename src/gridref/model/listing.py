@@ -114,8 +114,6 @@ class ListedChunks:
 
     Attributes
     ----------
-    listing
-        The listing of the array.
     block
         int64 (n,), number of the block in C order of the outer grid.
     index

@@ -229,8 +229,6 @@ class ChunkManifest:
     filter_mask
         uint32, bit ``i`` set where the ``i``-th bytes -> bytes codec was not applied to the chunk;
         None if all codecs were applied to all chunks.
-    inline
-        Bytes of the inline chunks.
 
     Raises
     ------
@@ -414,8 +412,6 @@ class RunManifest:
 
     Attributes
     ----------
-    sources
-        The file.
     first
         First byte of the first chunk.
     stride

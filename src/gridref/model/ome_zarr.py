@@ -135,11 +135,6 @@ def placed_image_attributes(
         Dimension names of the finest level.
     units
         Units of the places by dimension name.
-
-    Returns
-    -------
-    dict or None
-        As `image_attributes`.
     """
     kinds = [_AXIS_TYPES.get(dim, "") for dim in dims]
     space = kinds.count("space")

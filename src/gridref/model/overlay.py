@@ -120,8 +120,6 @@ def moved(coverage: Iterable[Cover], moves: Sequence[Cover]) -> tuple[Cover, ...
 
     Parameters
     ----------
-    coverage
-        That of the array as it was.
     moves
         What the array is made of: the elements from `start` were those from `first` before. Other
         elements are new, and not covered.

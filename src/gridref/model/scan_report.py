@@ -66,8 +66,6 @@ class Finding(NamedTuple):
         What the scanner did with it.
     reason
         Why, unless it was simply taken.
-    source
-        The file.
     """
 
     path: str

@@ -72,12 +72,8 @@ class ShardLayout:
 
     Attributes
     ----------
-    grid
-        Grid of the shards.
     chunk_shape
         Shape of the inner chunks; every shard edge is divisible by it.
-    location
-        Where the index is.
 
     Raises
     ------
@@ -141,8 +137,6 @@ class PackedShard:
         Size of all payloads.
     n_chunks
         Number of inner chunks, present or not.
-    location
-        Where the index is.
     """
 
     order: Int64Array

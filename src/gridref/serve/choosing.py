@@ -208,8 +208,6 @@ class Choice[P: Piece]:
 
     Attributes
     ----------
-    overlays
-        The overlays.
     parts
         What they answer for, then what the files do. Together that is everything, once.
     n_covered

@@ -126,8 +126,6 @@ class DecodedPage:
 
     Attributes
     ----------
-    view
-        The view.
     first
         Coords of the first chunk.
     edges

@@ -189,8 +189,6 @@ class ReadPlan:
 
     Attributes
     ----------
-    array
-        The array read.
     shape
         Shape of the output before dropping and flipping axes.
     crosses
@@ -436,8 +434,6 @@ class PointSet:
 
     Attributes
     ----------
-    array
-        The array.
     block
         int64 (n_pieces,), block number of each piece.
     chunk
@@ -683,8 +679,6 @@ class Runs:
 
     Attributes
     ----------
-    shape
-        Shape of what is selected.
     offset
         int64 (n_runs,), first byte of each run in the chunk.
     n_bytes
@@ -706,8 +700,6 @@ def runs_of(
 
     Parameters
     ----------
-    encoding
-        That of the chunk.
     stored_bytes
         Its size in the file.
     index

@@ -89,8 +89,6 @@ class RewrappedSegment:
 
     Attributes
     ----------
-    held
-        The stream.
     encoding
         Decodes it, to uint8.
     """
@@ -109,8 +107,6 @@ class DecodedRunSegment:
 
     Attributes
     ----------
-    view
-        The sharded view.
     first
         Coords of the shard's first inner chunk.
     counts

@@ -48,8 +48,6 @@ class Task:
     ----------
     pieces
         The part of the plan that they belong to.
-    batch
-        Some of its pieces.
     members
         int64 (n,), numbers of the task's pieces in the batch.
     rows

@@ -47,8 +47,6 @@ def forecast(
 
     Parameters
     ----------
-    catalog
-        Address of a catalog, or a group.
     after
         Of the best series, the least step, like ``"12h"``: nearer ones are left to older runs.
     offset

@@ -30,8 +30,6 @@ class NamePattern:
 
     Attributes
     ----------
-    dim
-        The dimension.
     pattern
         Has its field, and may have ``{variable}``, what the variables are called together.
     """

@@ -50,8 +50,6 @@ def fill_for_gaps(
 
     Parameters
     ----------
-    column
-        The variable in the files that have it.
     lacking
         Files that have the places along the dimension, but not the variable.
     named

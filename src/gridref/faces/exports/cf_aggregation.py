@@ -201,8 +201,6 @@ class _Target:
     ----------
     group
         Of h5netcdf.
-    path
-        Its path.
     folder
         What files are named relative to; None for absolute URIs.
     """

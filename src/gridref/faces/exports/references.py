@@ -152,8 +152,6 @@ class Export:
         ----------
         group
             What is exported.
-        target
-            What for.
         reader
             Reads what is written by value.
         inline_limit
@@ -211,8 +209,6 @@ class Export:
 
         Parameters
         ----------
-        path
-            Of the array.
         coords
             Of the chunks, which are there, int64 (n, ndim); by default of all that are.
 

@@ -213,8 +213,6 @@ class _Part:
         Its dimensions by their own names.
     dims
         The name that each of them has in the document: that of a group above where it is the same.
-    space
-        Where it is.
     """
 
     path: str

@@ -51,8 +51,6 @@ class Representation:
 
     Attributes
     ----------
-    virtual_object
-        The object.
     size
         Its size in bytes.
     content_type

@@ -134,8 +134,6 @@ class Asked:
     ----------
     path
         Its path, decoded.
-    query
-        Its query.
     accept
         What it takes.
     origin

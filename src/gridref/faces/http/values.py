@@ -64,13 +64,7 @@ _ALWAYS = ("snapshot",)
 
 @dataclass(frozen=True)
 class Values:
-    """An answer before it is sent.
-
-    Attributes
-    ----------
-    status, headers, body
-        As they are sent.
-    """
+    """An answer before it is sent."""
 
     status: int
     headers: Fields
@@ -83,8 +77,6 @@ class Stream:
 
     Attributes
     ----------
-    headers
-        As they are sent.
     parts
         The body, piece by piece.
     """
@@ -99,12 +91,6 @@ class Wanted:
 
     Attributes
     ----------
-    catalog
-        Its catalog.
-    path
-        The array's path.
-    query
-        The query.
     goes_on
         Whether the client still waits.
     origin

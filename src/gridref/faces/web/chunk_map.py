@@ -246,8 +246,6 @@ class SizeCounts:
         Chunks by `ChunkState`.
     by_power
         Chunks that are stored, by the power of two that their size in bytes reaches.
-    stored_bytes
-        Size of all.
     n_left_out
         Chunks beyond `MOST_CHUNKS`, which are not counted.
     """

@@ -49,8 +49,6 @@ class Part:
 
     Attributes
     ----------
-    path, array
-        The array.
     chosen
         Elements along each dimension; numbers where it is one, and the dimension is left out.
     """
@@ -137,12 +135,8 @@ class Selected:
 
     Attributes
     ----------
-    part
-        Of the array.
     others
         Coordinates, bounds and grid mappings, by name.
-    coordinates
-        Which of these are coordinates.
     attrs
         Attributes of the array's group.
     """

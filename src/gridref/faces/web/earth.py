@@ -36,8 +36,6 @@ def earth_of(group: VirtualGroup, path: str) -> dict[str, Any] | None:
     ----------
     group
         The root group.
-    path
-        Path of the array.
 
     Returns
     -------

@@ -29,8 +29,6 @@ class Extent:
 
     Attributes
     ----------
-    name
-        The coordinate.
     first, last
         Its first and last label, as people read them.
     """

@@ -34,8 +34,6 @@ class Asset:
 
     Attributes
     ----------
-    content
-        Its bytes.
     content_type
         Its media type.
     """
@@ -98,8 +96,6 @@ def tag(name: str, /, *children: Content, **attributes: str | int | bool | None)
 
     Parameters
     ----------
-    name
-        Its name.
     *children
         What it holds.
     **attributes

@@ -72,8 +72,6 @@ def front_page[Catalog: ServedHere](
     ----------
     links
         Where things are, as seen from it.
-    search
-        What was searched for.
     found
         What was found, or what is wrong with the search.
     problems

@@ -51,8 +51,6 @@ class Raster:
 
     Attributes
     ----------
-    part
-        The part.
     rows, columns
         Its dimensions of rows and columns, by their numbers in the array.
     turned
@@ -62,8 +60,6 @@ class Raster:
         ``y = t[3] + t[5] row``.
     system
         The reference system, as WKT.
-    bands
-        Names of the bands.
     """
 
     part: Part

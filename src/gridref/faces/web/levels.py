@@ -33,8 +33,6 @@ class Level:
 
     Attributes
     ----------
-    path
-        Path of the array.
     shape, dims
         Its shape and dimensions.
     coordinates

@@ -181,12 +181,6 @@ def part_of(
 
     Parameters
     ----------
-    dims, shape
-        Of the array.
-    query
-        The query.
-    labels
-        Reads the labels of a dimension.
     others
         What else the query may say.
     whole

@@ -36,8 +36,6 @@ class Series:
 
     Attributes
     ----------
-    array, path
-        The array.
     chosen
         Elements along each dimension: numbers, or ranges that means are over.
     axis

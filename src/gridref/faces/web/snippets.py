@@ -25,10 +25,6 @@ class Snippet:
 
     Attributes
     ----------
-    language
-        Its name.
-    code
-        The lines.
     note
         What to know about them; empty for nothing.
     links
@@ -48,8 +44,6 @@ def opened_by(group: VirtualGroup, path: str) -> tuple[str, ...]:
     ----------
     group
         The catalog's root group.
-    path
-        Path of the array.
     """
     array = group[path]
     assert isinstance(array, VirtualArray)
@@ -71,8 +65,6 @@ def snippets(view: str, path: str, linked: Sequence[str] = ()) -> tuple[Snippet,
     ----------
     view
         Address of the view, like ``http://host/cube/portable``.
-    path
-        Path of the array.
     linked
         Viewers that have a link, of `GRIDLOOK` and `NEUROGLANCER`.
 

@@ -84,8 +84,6 @@ class StaticSite:
 
     Attributes
     ----------
-    name
-        The catalog's name.
     catalog
         The catalog, whose sources are where visitors read them.
     base_url

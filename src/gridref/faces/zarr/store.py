@@ -89,10 +89,6 @@ class GridrefStore(Store):
 
     Parameters
     ----------
-    space
-        The keys.
-    reader
-        Reads the objects of keys.
     name
         Shown in ``repr``.
     recipe

@@ -42,8 +42,6 @@ class GranuleFiles:
 
     Parameters
     ----------
-    url
-        Address of the document.
     href
         Address of the granule in the document; empty if it has none.
     options

@@ -117,8 +117,6 @@ class Variable:
         Its XML.
     shape
         Sizes of its dimensions.
-    element
-        What its elements are.
     attrs
         Its attributes.
     """

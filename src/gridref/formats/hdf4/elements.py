@@ -63,8 +63,6 @@ class Elements:
 
     Parameters
     ----------
-    file
-        The file.
     head
         Its beginning.
     max_elements

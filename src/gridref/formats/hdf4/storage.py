@@ -95,12 +95,8 @@ class Stored:
 
     Attributes
     ----------
-    elements
-        All elements of the file.
     tables
         Its Vdata, some of which list chunks.
-    options
-        Options of the scan.
     """
 
     elements: Elements

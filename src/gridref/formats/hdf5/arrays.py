@@ -69,10 +69,6 @@ class ScannedArray:
 
     Attributes
     ----------
-    array
-        The array.
-    fate, reason
-        For the report.
     row_sizes
         Where the dataset holds variable-length sequences: how many elements of the array each has.
     """

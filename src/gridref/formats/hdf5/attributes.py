@@ -85,8 +85,6 @@ class StoredAttribute(NamedTuple):
 
     Attributes
     ----------
-    name
-        Its name.
     datatype, dataspace
         Messages about its elements and their number.
     is_shared
@@ -210,8 +208,6 @@ class _Attribute(NamedTuple):
         Its name, as stored and as text.
     is_record
         Whether netCDF4 or the dimension scales write it for their own use.
-    element, shape
-        Its elements.
     """
 
     name: bytes

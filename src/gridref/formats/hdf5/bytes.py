@@ -103,8 +103,6 @@ class Hdf5Bytes:
 
     Attributes
     ----------
-    reader
-        The file.
     base_address
         Offset in the file of address 0: the size of the user block.
     offset_bytes, length_bytes

@@ -103,8 +103,6 @@ class IndexRequest:
 
     Attributes
     ----------
-    file
-        The file.
     layout
         The dataset's layout.
     shape, max_shape

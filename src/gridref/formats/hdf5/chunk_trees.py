@@ -170,8 +170,6 @@ class _Nodes:
 
     Attributes
     ----------
-    entries
-        The entries of all nodes.
     counts
         (n,) how many of them each node has.
     ends

@@ -58,8 +58,6 @@ class Datatype:
 
     Attributes
     ----------
-    kind, version
-        Class and version.
     flags
         The class bit field.
     size
@@ -70,8 +68,6 @@ class Datatype:
         What enumerations, sequences, arrays and complex numbers are made of.
     members
         Of a compound.
-    shape
-        Of an array.
     enum
         Names and stored values of an enumeration.
     """

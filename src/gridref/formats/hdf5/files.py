@@ -257,10 +257,6 @@ class OpenFile:
 
     Attributes
     ----------
-    scan_file, options
-        As given.
-    number
-        Which of the open files it is.
     bytes
         Its bytes by its own addresses.
     shared

@@ -237,8 +237,6 @@ class ObjectHeader:
 
     Attributes
     ----------
-    address
-        Where it is.
     blocks
         Its pieces.
     tracks_attribute_order

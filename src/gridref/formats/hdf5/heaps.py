@@ -259,8 +259,6 @@ class _Sizes:
 
     Attributes
     ----------
-    width
-        Blocks in a row.
     first_block, max_direct
         Sizes of the smallest block, and of the largest direct one.
     max_bits

@@ -204,11 +204,6 @@ def ragged_arrays(
 ) -> tuple[VirtualArray, VirtualArray]:
     """Keep variable-length sequences: all their elements, and the number of elements of each.
 
-    Parameters
-    ----------
-    name
-        Name of its array.
-
     Returns
     -------
     tuple

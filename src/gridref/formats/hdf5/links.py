@@ -85,8 +85,6 @@ class GroupLinks:
 
     Attributes
     ----------
-    stored
-        As they are stored.
     listed
         In h5py's order: in the order of their creation if the group tracks it, else by name.
     """

@@ -264,8 +264,6 @@ class Mapping:
     ----------
     file_name, dataset_name
         The source; `.` is the file of the virtual dataset.
-    source, virtual
-        Elements of the source, and of the virtual dataset.
     """
 
     file_name: str

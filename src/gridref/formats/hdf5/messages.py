@@ -113,8 +113,6 @@ class CompactLayout:
     ----------
     offset
         First byte in the file, user block included.
-    size_bytes
-        Size of the data.
     """
 
     offset: int
@@ -159,8 +157,6 @@ class ChunkedLayout:
 
     Attributes
     ----------
-    kind
-        Kind of the chunk index.
     chunk_shape
         Elements of a chunk along each dimension.
     element_bytes

@@ -75,8 +75,6 @@ class OriginalVariable:
 
     Attributes
     ----------
-    shape
-        Its shape.
     attrs
         Attributes that are texts, numbers or arrays of them.
     scales

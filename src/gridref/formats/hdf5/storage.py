@@ -64,8 +64,6 @@ class ExternalFile(NamedTuple):
 
     Attributes
     ----------
-    name
-        The file.
     offset, size
         First byte and number of bytes there.
     """
@@ -81,8 +79,6 @@ class Segment:
 
     Attributes
     ----------
-    source
-        The file.
     offset
         First byte of the piece there.
     start, stop

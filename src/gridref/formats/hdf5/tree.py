@@ -50,10 +50,6 @@ class DatasetNode:
         Address of its header.
     shape, maxshape
         Extents, and greatest extents (None: without limit). None for a null dataspace.
-    attributes
-        Its attributes.
-    header
-        Its header.
     """
 
     name: str
@@ -268,8 +264,6 @@ class Dimension:
 
     Attributes
     ----------
-    name
-        Its name.
     size
         Its size; for an unlimited one, the largest extent of its variables.
     dimid
@@ -384,8 +378,6 @@ class DimensionNames:
 
     Attributes
     ----------
-    names
-        Dimension names by path of the dataset.
     sizes
         Sizes by path of the dataset: larger than its extents where an unlimited dimension grew.
     unlimited

@@ -153,10 +153,6 @@ def pyramid_attributes(
 
     Parameters
     ----------
-    name
-        Name of the group.
-    attrs
-        Its attributes.
     levels
         Attributes of its datasets.
     arrays

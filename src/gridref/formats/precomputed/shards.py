@@ -113,8 +113,6 @@ class ShardIndexes:
         The parameters.
     grid_shape
         Chunks of the scale along z, y, x: no index lists more.
-    pool
-        Reads the shards.
     """
 
     def __init__(self, sharding: Sharding, grid_shape: Triple[int], pool: SourcePool) -> None:
@@ -227,16 +225,12 @@ class ShardManifest:
 
     Attributes
     ----------
-    sources
-        The shards that are there.
     numbers
         The place of each of them in `sources`, by its number.
     grid_shape
         Chunks along z, y, x.
     sharding
         The parameters.
-    indexes
-        Reads their indexes.
     """
 
     sources: tuple[Source, ...]

@@ -31,15 +31,11 @@ class FileSet:
 
     Parameters
     ----------
-    first
-        The file that names the others.
     options
         Options of the scan: the folders besides its own that other files may be in.
 
     Attributes
     ----------
-    first
-        As given.
     missing
         Requested names without a file.
     """

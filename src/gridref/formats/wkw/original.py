@@ -22,8 +22,6 @@ class OriginalFile:
     ----------
     path
         Folder of the magnification.
-    header
-        Its header.
     corner
         Number of the file along x, y and z.
 

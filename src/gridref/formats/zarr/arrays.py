@@ -76,8 +76,6 @@ def virtual_array(
 
     Parameters
     ----------
-    path
-        Path of the array in it.
     dims
         Names of the dimensions.
 

@@ -78,8 +78,6 @@ class ChunkRanges:
 
     Attributes
     ----------
-    sources
-        The files.
     source
         int64 (n,), index into `sources`; -1 for a range of `inline`.
     offset, length
@@ -116,8 +114,6 @@ def inner_ranges(
     ----------
     files
         Reads the indexes.
-    shards
-        The shards.
     codec
         Their ``sharding_indexed`` codec.
     order

@@ -263,8 +263,6 @@ class _Writer:
 
     Attributes
     ----------
-    store
-        Of the session.
     export
         What is written.
     inline_limit
