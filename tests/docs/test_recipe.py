@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from typing import Any
 
-import yaml
+import pytest
+import rattler_build
 
 from tests.shared_data import ROOT
 
-TEXT = (ROOT / "recipe" / "meta.yaml").read_text(encoding="utf-8")
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = SETTINGS["project"]
+SYSTEMS = ("linux-64", "osx-arm64", "win-64")
 
 
-def rendered(on_windows: bool) -> Any:
-    """The recipe as conda reads it: lines for another system left out, variables put in."""
-    variables = dict(re.findall(r"\{% set (\w+) = \"([^\"]*)\" %\}", TEXT)) | {"PYTHON": "python"}
-    lines = []
-    for line in re.sub(r"\{%.*?%\}\n", "", TEXT).splitlines():
-        selector = re.search(r"# \[(not )?win\]$", line)
-        if selector is None or bool(selector[1]) != on_windows:
-            lines.append(re.sub(r"\{\{ (\w+) \}\}", lambda found: variables[found[1]], line))
-    return yaml.safe_load("\n".join(lines))
+def rendered(system: str) -> Any:
+    """The recipe as rattler-build understands it for a system."""
+    recipe = rattler_build.Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml")
+    platform = rattler_build.PlatformConfig(target_platform=system, host_platform=system)
+    (variant,) = recipe.render(render_config=rattler_build.RenderConfig(platform=platform))
+    return variant.recipe.to_dict()
 
 
-def bounds(on_windows: bool) -> dict[str, str]:
+def bounds(system: str) -> set[str]:
     """What pyproject.toml asks for."""
-    found = {}
+    found = {f"python {PROJECT['requires-python']}"}
     for line in PROJECT["dependencies"]:
         requirement, _, marker = line.partition(";")
         assert marker.strip() in ("", "sys_platform != 'win32'")
-        if not (marker and on_windows):
-            name, bound = requirement.strip().split(">=")
-            found[name] = f">={bound}"
+        if not (marker and system.startswith("win")):
+            found.add(requirement.strip().replace(">=", " >="))
     return found
 
 
-def test_what_is_needed_is_what_the_package_asks_for() -> None:
-    for on_windows in (False, True):
-        needed = dict(line.split() for line in rendered(on_windows)["requirements"]["run"])
-        assert needed.pop("python") == PROJECT["requires-python"]
-        assert needed == bounds(on_windows)
-    assert bounds(on_windows=True) != bounds(on_windows=False)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_is_needed_is_what_the_package_asks_for(system: str) -> None:
+    needed = rendered(system)["requirements"]["run"]
+    assert {*needed} == bounds(system)
+    assert len(needed) == len(PROJECT["dependencies"]) + (not system.startswith("win"))
 
 
 def test_it_builds_this_version_as_pip_does() -> None:
-    recipe = rendered(on_windows=False)
+    recipe = rendered(SYSTEMS[0])
     assert recipe["package"] == {"name": PROJECT["name"], "version": PROJECT["version"]}
-    assert recipe["source"]["url"] == f"../build/dist/gridref-{PROJECT['version']}.tar.gz"
+    assert recipe["source"] == [{"path": f"../build/dist/gridref-{PROJECT['version']}.tar.gz"}]
     host = {line.replace(" ", "") for line in recipe["requirements"]["host"]}
     python = f"python{PROJECT['requires-python']}"
     assert host == {"pip", python, *SETTINGS["build-system"]["requires"]}
     assert recipe["about"]["license"] == PROJECT["license"]
     assert recipe["about"]["summary"] == PROJECT["description"]
-    (entry,) = recipe["build"]["entry_points"]
+    (entry,) = recipe["build"]["python"]["entry_points"]
     assert entry == f"gridref = {PROJECT['scripts']['gridref']}"

@@ -137,6 +137,7 @@ for name in ("fork", "forkpty", "register_at_fork", "pread", "preadv", "getuid",
              "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "RWF_NOWAIT", "sched_getaffinity"):
     if hasattr(os, name):
         delattr(os, name)
+os.process_cpu_count = os.cpu_count  # as where there is no sched_getaffinity
 sys.modules["fcntl"] = None
 sys.modules["uvloop"] = None
 import gridref
