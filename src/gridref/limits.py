@@ -72,7 +72,8 @@ class Limits:
     companion_bytes: int = 64 * 2**20
     """Bytes of the file beside an OME-TIFF file that holds its XML, and of index files of GRIB."""
     coordinates: int = 2**23
-    """Coordinates along an axis of an image; they are kept inline, and longer axes have none."""
+    """Coordinates along an axis of an image; they are kept inline, and longer axes have none. Also
+    two-dimensional latitudes and longitudes that a server reads for map tiles."""
 
     # NetCDF3 and GRIB files
 

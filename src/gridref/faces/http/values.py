@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import re
 import tempfile
@@ -32,6 +33,7 @@ from gridref.faces.http.objects import compressed, value_coding
 from gridref.faces.http.requests import tag_matches
 from gridref.faces.http.site import ServedCatalog, public_text
 from gridref.faces.http.working import GoesOn
+from gridref.faces.web.cells import Cells, places_of
 from gridref.faces.web.download import Selected
 from gridref.faces.web.geotiff_file import Raster
 from gridref.faces.web.levels import Level, levels
@@ -42,7 +44,6 @@ from gridref.faces.web.part import Along, Labels, RefusedError, part_of
 from gridref.faces.web.series import Series, as_csv, as_lines
 from gridref.faces.web.tiles import (
     MOST_ZOOM,
-    OUTSIDE,
     SIDE,
     Ground,
     Tile,
@@ -51,7 +52,7 @@ from gridref.faces.web.tiles import (
     png,
     usual_style,
 )
-from gridref.limits import limits
+from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
 from gridref.model.reference_systems import text_of
 from gridref.typing import Scope
@@ -276,6 +277,8 @@ def coded(coding: str) -> Fields:
 _TILE = re.compile(r"(.+)/(\d{1,2})/(\d{1,9})/(\d{1,9})\.png", re.ASCII | re.DOTALL)
 _TILE_ALONG = 512
 """Elements a side that are read for a tile, of the level that suffices."""
+_OF_TILES = ("style", "limits")
+"""What their query says besides."""
 _SMALL_BYTES = 2**26
 """Chunks of a tile that are kept for those beside it."""
 
@@ -290,14 +293,14 @@ def _tile_of(path: str) -> tuple[str, Tile | None]:
 
 
 def _tiles(wanted: Wanted, coding: str) -> Values:
-    style, limits = wanted.option("style", usual_style()), wanted.option("limits", "")
+    style, given = wanted.option("style", usual_style()), wanted.option("limits", "")
     colours = palette(style)
     ground = _ground(wanted, wanted.path)
-    chosen = wanted.part("style", "limits", whole=ground.dims)
+    chosen = wanted.part(*_OF_TILES, whole=ground.dims)
     for axis, dim in enumerate(wanted.array.dims):
         if dim not in ground.dims and isinstance(chosen[axis], range):
             raise InvalidRequestError(f"a tile is of one element along {dim}: give its number")
-    low, high = _limits(limits) if limits else _found_limits(wanted, ground)
+    low, high = _limits(given) if given else _found_limits(wanted, ground)
     if wanted.tile is None:
         return _tilejson(wanted, ground, (low, high))
     tile = wanted.tile
@@ -309,20 +312,48 @@ def _tiles(wanted: Wanted, coding: str) -> Values:
     return Values(200, ((b"content-type", b"image/png"),), kept(key, wanted.goes_on, make))
 
 
-_GROUNDS = LRU[Ground](cache_bytes() // 16)
+_GROUNDS = LRU[Ground | Cells](cache_bytes(), keeps_last=1)
 
 
-def _ground(wanted: Wanted, path: str) -> Ground:
+def _ground(wanted: Wanted, path: str) -> Ground | Cells:
     """Where an array is on earth, found once."""
-    catalog = wanted.catalog
+    catalog, level = wanted.catalog, Level.of(wanted.catalog.group, path)
 
     def read(coordinate: str) -> NDArray[np.float64]:
         return labels_of(catalog, coordinate, coordinate).values
 
-    def find() -> Ground:
-        return Ground.of(catalog.group, Level.of(catalog.group, path), read)
+    if not level.has_own_places(catalog.group):
+        return _GROUNDS.get_or_load(
+            (catalog.number, path), lambda: Ground.of(catalog.group, level, read)
+        )
+    assert level.earth is not None
+    rows, columns = level.earth["dims"]
+    named = [(each, _plane(wanted, each, (rows, columns))) for each in level.located_by]
 
-    return _GROUNDS.get_or_load((catalog.number, path), find)
+    def find() -> Cells:
+        latitudes, longitudes = (_read_plane(catalog, *each) for each in named)
+        return Cells((rows, columns), places_of(longitudes, latitudes))
+
+    return _GROUNDS.get_or_load((catalog.number, *named, rows), find)
+
+
+def _plane(wanted: Wanted, path: str, dims: tuple[str, ...]) -> tuple[int, ...]:
+    """Which plane of latitudes or longitudes is that of the elements asked for."""
+    array = wanted.catalog.group[path]
+    assert isinstance(array, VirtualArray)
+    chosen = dict(zip(wanted.array.dims, wanted.part(*_OF_TILES, whole=dims), strict=True))
+    numbers = [chosen.get(dim, 0) for dim in array.dims[:-2]]
+    return tuple(each if isinstance(each, int) else 0 for each in numbers)
+
+
+def _read_plane(catalog: ServedCatalog, path: str, plane: tuple[int, ...]) -> NDArray[np.float64]:
+    array = catalog.group[path]
+    assert isinstance(array, VirtualArray)
+    size = math.prod(array.shape[-2:])
+    if size > limits().coordinates:
+        raise RefusedError(beyond("coordinates", f"{path} has {size} coordinates"))
+    stored = catalog.looks.read(array, (*plane, ...), name=path)
+    return Meaning.of(array).unpacked(stored).astype(np.float64)
 
 
 def _limits(text: str) -> tuple[float, float]:
@@ -335,7 +366,7 @@ def _limits(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _found_limits(wanted: Wanted, ground: Ground) -> tuple[float, float]:
+def _found_limits(wanted: Wanted, ground: Ground | Cells) -> tuple[float, float]:
     """From 2 to 98 % of the values of the first plane, so that all tiles have the same."""
 
     def make() -> bytes:
@@ -356,63 +387,46 @@ def _found_limits(wanted: Wanted, ground: Ground) -> tuple[float, float]:
     return low, high
 
 
-def _tile_values(wanted: Wanted, tile: Tile, chosen: tuple[Along, ...]) -> NDArray[Any]:
-    """The value nearest to each pixel, of the coarsest level that suffices."""
+def _tile_values(wanted: Wanted, tile: Tile, chosen: tuple[Along, ...]) -> NDArray[np.float64]:
+    """The value at each pixel, of the coarsest level that suffices; NaN where there is none."""
     catalog, finest, path = wanted.catalog, wanted.array, wanted.path
     ground = _ground(wanted, path)
     seen = ground.at(tile)
-    nothing = np.full((SIDE, SIDE), np.nan)
-    if _is_outside(seen):
-        return nothing
-    step = min(np.ptp(found[found != OUTSIDE]) for found in seen) / SIDE
+    step = max((min(map(len, window)) / SIDE for window in seen.windows), default=1)
     for level in levels(catalog.group, path):
         if max(np.divide(finest.shape, level.shape)) <= max(1, step):
             path = level.path
     if path != wanted.path:
         ground = _ground(wanted, path)
         seen = ground.at(tile)
-        if _is_outside(seen):
-            return nothing
     array = catalog.group[path]
     assert isinstance(array, VirtualArray)
     axes = [array.dims.index(dim) for dim in ground.dims]
-    part = [*chosen]
-    for axis, found in zip(axes, seen, strict=True):
-        inside = found[found != OUTSIDE]
-        part[axis] = range(int(inside.min()), int(inside.max()) + 1)
-    look = look_at(array, part, _TILE_ALONG)
-    reader = catalog.reader.reader if look.n_bytes <= _SMALL_BYTES else catalog.looks
-    stored = look.read(partial(reader.read, name=path), wanted.goes_on)
-    values = Meaning.of(array).unpacked(stored if axes[0] < axes[1] else stored.T)
-    places = []
-    for axis, found in zip(axes, seen, strict=True):
-        along = look.along(axis)
-        nearest = (found - along.start + along.step // 2) // along.step
-        places.append(np.clip(nearest, 0, len(along) - 1))
-    rows, columns = seen
-    return np.where((rows == OUTSIDE) | (columns == OUTSIDE), np.nan, values[tuple(places)])
+    image = np.full((SIDE, SIDE), np.nan)
+    for window in seen.windows:
+        part = [*chosen]
+        for axis, along in zip(axes, window, strict=True):
+            part[axis] = along
+        look = look_at(array, part, _TILE_ALONG)
+        reader = catalog.reader.reader if look.n_bytes <= _SMALL_BYTES else catalog.looks
+        stored = look.read(partial(reader.read, name=path), wanted.goes_on)
+        values = Meaning.of(array).unpacked(stored if axes[0] < axes[1] else stored.T)
+        seen.paint(image, (look.along(axes[0]), look.along(axes[1])), values)
+    return image
 
 
-def _is_outside(seen: tuple[NDArray[np.int64], NDArray[np.int64]]) -> bool:
-    """Whether no pixel has an element."""
-    return any(bool((found == OUTSIDE).all()) for found in seen)
-
-
-def _tilejson(wanted: Wanted, ground: Ground, limits: tuple[float, float]) -> Values:
+def _tilejson(wanted: Wanted, ground: Ground | Cells, limits: tuple[float, float]) -> Values:
     array = wanted.array
     given = [(name, texts[-1]) for name, texts in wanted.query.items() if name != "limits"]
     query = urlencode([*given, ("limits", f"{limits[0]:.9g},{limits[1]:.9g}")])
     name, path = quote(wanted.catalog.name, safe="@"), quote(wanted.path)
-    columns = array.shape[array.dims.index(ground.dims[1])]
-    bounds = ground.bounds()
-    finest = columns / max(1e-9, bounds[2] - bounds[0]) * 360 / SIDE
     document = {
         "tilejson": "3.0.0",
         "name": text_of(array.attrs, "long_name") or wanted.path,
         "tiles": [f"{wanted.origin}/{name}/tiles/{path}/{{z}}/{{x}}/{{y}}.png?{query}"],
-        "bounds": bounds,
+        "bounds": ground.bounds(),
         "minzoom": 0,
-        "maxzoom": int(np.clip(np.ceil(np.log2(max(1, finest))), 0, MOST_ZOOM)),
+        "maxzoom": int(np.clip(np.ceil(np.log2(max(1, ground.around() / SIDE))), 0, MOST_ZOOM)),
     }
     return Values(200, ((b"content-type", b"application/json"),), json.dumps(document).encode())
 

@@ -90,6 +90,11 @@ class Level:
         names = ("latitude", "longitude")
         return [self.earth[name] for name in names if name in self.earth] if self.earth else ()
 
+    def has_own_places(self, group: VirtualGroup) -> bool:
+        """Whether its elements have latitudes and longitudes that no dimension has."""
+        ways = {compass_of(group[each].attrs) for each in self.coordinates if each}
+        return bool(self.located_by) and not {"N", "E"} <= ways
+
 
 def levels(group: VirtualGroup, path: str) -> list[Level]:
     """The array at a path, and coarser ones of the same rank, the finest first.

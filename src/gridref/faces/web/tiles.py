@@ -30,6 +30,8 @@ MOST_LATITUDE = math.degrees(math.atan(math.sinh(math.pi)))
 OUTSIDE = -1
 
 type Indices = NDArray[np.int64]
+type Window = tuple[range, range]
+"""Rows and columns of an array; they may have steps."""
 type ReadCoordinate = Callable[[str], NDArray[np.float64]]
 
 
@@ -53,6 +55,16 @@ class Tile:
         middles = (np.arange(SIDE) + 0.5) / SIDE
         east, south = (self.x + middles) / 2**self.z, (self.y + middles) / 2**self.z
         return 360 * east - 180, np.degrees(np.arctan(np.sinh(np.pi * (1 - 2 * south))))
+
+    @property
+    def corner(self) -> complex:
+        """Its north-west on the map, which is 1 wide and high: column and row as one number."""
+        return complex(self.x, self.y) / (1 << self.z)
+
+    @property
+    def scale(self) -> int:
+        """Pixels that the whole map is wide."""
+        return SIDE << self.z
 
 
 # Which element is at a place
@@ -157,20 +169,22 @@ class Ground:
 
         return cls(dims, along(dims[0]), along(dims[1]), *others)
 
-    def at(self, tile: Tile) -> tuple[Indices, Indices]:
-        """Row and column of the element nearest to each pixel, of shapes that broadcast.
-
-        Both are `OUTSIDE` where there is none.
-        """
+    def at(self, tile: Tile) -> Nearest:
+        """The element nearest to each pixel of a tile."""
         longitudes, latitudes = tile.places()
         if not self.system:
             rows, columns = self.rows.nearest(latitudes), self.columns.nearest(longitudes, 360)
-            return rows[:, None], columns[None, :]
+            return Nearest(rows[:, None], columns[None, :])
         xs, ys = _transformed(self.system, *np.meshgrid(longitudes, latitudes))
         up, across = self.units
         rows, columns = self.rows.nearest(ys / up), self.columns.nearest(xs / across, self.circle)
         outside = (rows == OUTSIDE) | (columns == OUTSIDE)
-        return np.where(outside, OUTSIDE, rows), np.where(outside, OUTSIDE, columns)
+        return Nearest(np.where(outside, OUTSIDE, rows), np.where(outside, OUTSIDE, columns))
+
+    def around(self) -> float:
+        """How many elements would be around the earth."""
+        west, _, east, _ = self.bounds()
+        return 360 * (len(self.columns.edges) - 1) / max(1e-9, east - west)
 
     def bounds(self) -> list[float]:
         """West, south, east and north of what is shown."""
@@ -201,11 +215,40 @@ class _Others(NamedTuple):
     circle: float = 360
 
 
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """The elements nearest to the pixels of a tile.
+
+    Attributes
+    ----------
+    rows, columns
+        Of each pixel, of shapes that broadcast; `OUTSIDE` where there is none.
+    """
+
+    rows: Indices
+    columns: Indices
+
+    @property
+    def windows(self) -> list[Window]:
+        """Rows and columns to read; none if no pixel has an element."""
+        inside = [found[found != OUTSIDE] for found in (self.rows, self.columns)]
+        if not all(map(len, inside)):
+            return []
+        rows, columns = (range(int(each.min()), int(each.max()) + 1) for each in inside)
+        return [(rows, columns)]
+
+    def paint(self, image: NDArray[np.float64], window: Window, values: NDArray[Any]) -> None:
+        """Give the pixels of an image the values of a window."""
+        places = []
+        for found, along in zip((self.rows, self.columns), window, strict=True):
+            nearest = (found - along.start + along.step // 2) // along.step
+            places.append(np.clip(nearest, 0, len(along) - 1))
+        inside = (self.rows != OUTSIDE) & (self.columns != OUTSIDE)
+        np.copyto(image, values[tuple(places)], where=inside)
+
+
 def _projected(level: Level) -> tuple[tuple[str, str], _Others]:
     earth = level.earth or {}
-    if "latitude" in earth:
-        why = "its latitudes and longitudes are two-dimensional; the viewer draws it on a map"
-        raise InvalidRequestError(f"there are no tiles: {why}")
     if not {"projection", "pole"} & set(earth):
         why = "neither latitudes and longitudes nor a grid mapping say where it is"
         raise InvalidRequestError(f"there are no tiles: {why}")
