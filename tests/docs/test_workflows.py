@@ -98,3 +98,9 @@ def test_a_tag_publishes_what_was_checked_with_provenance() -> None:
 def test_pythons_are_those_of_the_package() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert {*re.findall(r"Python :: (3\.\d+)", project)} == PYTHONS
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_actions_are_pinned_to_a_commit_and_name_its_version(path: Path) -> None:
+    for action in re.findall(r"uses: (.*)", path.read_text(encoding="utf-8")):
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
