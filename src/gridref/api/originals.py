@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.api.original_volumes import VOLUMES, Volume, VolumeFiles, blosc2_frame
 from gridref.codecs.grib import total_length
 from gridref.codecs.stage import without_unit_axes
 from gridref.errors import (
@@ -32,14 +33,9 @@ from gridref.errors import (
 )
 from gridref.extras import missing_package
 from gridref.forks import new_rlock
-from gridref.formats.b2nd.original import OriginalArray
 from gridref.formats.fits.original import OriginalImages
 from gridref.formats.grib.original import Eccodes
 from gridref.formats.jpeg2000.original import RasterioFile
-from gridref.formats.n5.original import OriginalDataset
-from gridref.formats.precomputed.original import OriginalScale
-from gridref.formats.volume_files import VolumeFiles
-from gridref.formats.wkw.original import OriginalFile
 from gridref.io import ScanFile, open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
@@ -919,14 +915,6 @@ class _JPEG2000Original(_FileOfArrays):
         return Own(name, (axis,), centres.shape, {}, lambda own: centres[own], exact=False)
 
 
-class _Volume(Protocol):
-    """An array of chunk files in its original reader, which raises errors of its own."""
-
-    shape: Shape
-
-    def read(self, region: Region) -> NDArray[Any]: ...
-
-
 class _VolumeOriginal(_FileOfArrays):
     """An array of a volume format, or a part of one that a file holds.
 
@@ -938,7 +926,7 @@ class _VolumeOriginal(_FileOfArrays):
         The files around the one that is compared.
     """
 
-    def __init__(self, volume: _Volume, reader: str, files: VolumeFiles | None = None) -> None:
+    def __init__(self, volume: Volume, reader: str, files: VolumeFiles | None = None) -> None:
         self.volume, self.reader, self.files = volume, reader, files
 
     def _found(self, chunk: Chunk) -> tuple[str, Shape]:
@@ -951,8 +939,6 @@ class _VolumeOriginal(_FileOfArrays):
             raise UnsupportedFeatureError(f"{self.reader} cannot read it: {error}") from error
 
     def labels(self, beside: str, axis: int) -> Own | None:
-        if not isinstance(self.volume, OriginalScale):
-            return None
         centres = self.volume.centres(axis)
         if centres is None:
             return None
@@ -960,19 +946,9 @@ class _VolumeOriginal(_FileOfArrays):
         return Own(str(axis), (axis,), centres.shape, units, lambda own: centres[own], exact=False)
 
     def close(self) -> None:
-        if isinstance(self.volume, OriginalFile):
-            self.volume.close()
+        self.volume.close()
         if self.files is not None:
             self.files.close()
-
-
-_VOLUMES: Mapping[str, tuple[str, Callable[[VolumeFiles], _Volume | None]]] = {
-    "N5 containers": ("tensorstore", OriginalDataset.around),
-    "precomputed volumes": ("tensorstore", OriginalScale.around),
-    "WKW datasets": ("wkw", OriginalFile.around),
-    "Blosc2 arrays": ("blosc2", OriginalArray.around),
-}
-"""Formats whose chunks are files with names of their own: the reader, and what finds the array."""
 
 
 def _volume_around(
@@ -980,7 +956,7 @@ def _volume_around(
 ) -> Original | None:
     """The volume that a file belongs to; None if its name is no chunk's."""
     files = VolumeFiles(url, storage_options, policy)
-    for what, (reader, around) in _VOLUMES.items():
+    for what, (reader, around) in VOLUMES.items():
         with _opening(what, reader):
             volume = around(files)
             if volume is not None:
@@ -1050,7 +1026,7 @@ def _open_original(
     file.seek(0)
     if magic[1:] == b"\xa8b2frame\0":
         with file, _opening("Blosc2 arrays", "blosc2"):
-            return _VolumeOriginal(OriginalArray.of_frame(file), "blosc2")
+            return _VolumeOriginal(blosc2_frame(file), "blosc2")
     magic = magic[:4]
     if magic[:2] in (b"II", b"MM"):
         return _TIFFOriginal(file)
