@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import PackageNotFoundError, requires, version
 
 from gridref.errors import MissingPackageError
 
@@ -40,6 +40,14 @@ def packages_of_extras() -> dict[str, list[str]]:
     for package, extra in _extras().items():
         found.setdefault(extra, []).append(package)
     return dict(sorted(found.items()))
+
+
+def version_of(package: str) -> str | None:
+    """The version of a package; None if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 @cache

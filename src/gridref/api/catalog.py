@@ -47,9 +47,7 @@ from gridref.errors import (
     Place,
 )
 from gridref.formats import ScanOptions
-from gridref.io import (
-    Allow,
-)
+from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Identity
 from gridref.model.scan_report import html_of
@@ -63,7 +61,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from gridref.api.copying import CopyReport
-    from gridref.api.file_changes import Vanished
+    from gridref.api.file_changes import FileChanges, Vanished
     from gridref.api.layout.layouts import AnyLayout, Order
     from gridref.api.outcomes import RunOptions
     from gridref.api.overlays import OverlayInfo, OverviewInfo
@@ -312,10 +310,9 @@ class Catalog(CatalogGroup):
             If the catalog cannot be written.
         """
         from gridref.api.building import Job
-        from gridref.api.file_changes import FileChanges
 
         asked = Job(concat_dim, order, layout, combine, scan, run)
-        return FileChanges(self._kept, progress).append(files, asked, at)
+        return self._file_changes(progress).append(files, asked, at)
 
     def declare(self, dim: str, labels: ArrayLike) -> Catalog:
         """Declare labels whose files are still to come, in any order.
@@ -336,9 +333,7 @@ class Catalog(CatalogGroup):
         InvalidRequestError
             If there is no such coordinate, or its dtype cannot hold the labels.
         """
-        from gridref.api.file_changes import FileChanges
-
-        return FileChanges(self._kept).declare(dim, labels)
+        return self._file_changes().declare(dim, labels)
 
     def replace(
         self, file: Address, by: Address | None = None, *, progress: Progress | None = None
@@ -361,9 +356,7 @@ class Catalog(CatalogGroup):
         CombineError
             If the new file does not fit. Nothing is written, and every problem is listed.
         """
-        from gridref.api.file_changes import FileChanges
-
-        return FileChanges(self._kept, progress).exchange("replace", {file: by or file})
+        return self._file_changes(progress).exchange("replace", {file: by or file})
 
     def remove(self, files: Files) -> Catalog:
         """Remove files. Their elements are no longer part of the arrays.
@@ -373,10 +366,8 @@ class Catalog(CatalogGroup):
         InvalidRequestError
             If a file is not in the catalog, or no file would be left.
         """
-        from gridref.api.file_changes import FileChanges
-
         addresses = [files] if isinstance(files, str | os.PathLike) else list(files)
-        return FileChanges(self._kept).exchange("remove", dict.fromkeys(addresses))
+        return self._file_changes().exchange("remove", dict.fromkeys(addresses))
 
     def refresh(self, *, vanished: Vanished = "raise", progress: Progress | None = None) -> Catalog:
         """Scan files again that have changed since they were scanned.
@@ -395,10 +386,8 @@ class Catalog(CatalogGroup):
         CombineError
             If the changed files do not fit. Nothing is written, and every problem is listed.
         """
-        from gridref.api.file_changes import FileChanges
-
         check_choice("vanished", vanished, ("raise", "skip"))
-        return FileChanges(self._kept, progress).refresh(vanished)
+        return self._file_changes(progress).refresh(vanished)
 
     def scan_values(
         self,
@@ -1133,6 +1122,11 @@ class Catalog(CatalogGroup):
             snapshot=self.info.snapshot,
         )
         return found
+
+    def _file_changes(self, progress: Progress | None = None) -> FileChanges[Catalog]:
+        from gridref.api.file_changes import FileChanges
+
+        return FileChanges(self._kept, progress)
 
     @property
     def _kept(self) -> Keeper:

@@ -11,7 +11,7 @@ import platform
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +23,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.extras import packages_of_extras
+from gridref.extras import packages_of_extras, version_of
 from gridref.formats import expand_files, scan
 from gridref.formats.location import open_location
 from gridref.formats.registry import data_names, scanner_of
@@ -68,16 +68,9 @@ def installed() -> dict[str, str]:
 def extras() -> dict[str, dict[str, str | None]]:
     """The versions of the packages of each extra; None for those that are not installed."""
     return {
-        extra: {package: _version(package) for package in packages}
+        extra: {package: version_of(package) for package in packages}
         for extra, packages in packages_of_extras().items()
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def examined(

@@ -14,13 +14,13 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Self
 
 from gridref.api.catalog import Verification
 from gridref.catalog.folder import publish_file
 from gridref.catalog.group import CatalogInfo
 from gridref.errors import InvalidRequestError, Place
+from gridref.extras import version_of
 from gridref.io import absolute_url, open_for_scan
 
 _FORMAT = "gridref verification 1"
@@ -74,7 +74,7 @@ class Summary:
                 "no summary is written of a catalog that differs from its files: build it again, or"
                 " restore the files"
             )
-        versions = {name: _version(name) for name in ("gridref", *_READERS)}
+        versions = {name: version_of(name) for name in ("gridref", *_READERS)}
         return cls(
             {
                 "format": _FORMAT,
@@ -172,10 +172,3 @@ def _unlike(then: Mapping[str, Any], now: Mapping[str, Any], names: Mapping[str,
         for name, words in names.items()
         if then.get(name) != now[name]
     ]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
+from gridref.io import DataNames
 from gridref.model.array import VirtualGroup
 
 # The organisation of a file: how it keeps its metadata
@@ -168,6 +169,18 @@ class Scanner(Protocol):
             If anything cannot be read.
         """
         ...
+
+
+class OwnScanner:
+    """A scanner of ours: by default no suffixes, markers and suffixes of folders."""
+
+    suffixes: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
+    folder_suffixes: tuple[str, ...] = ()
+
+    def names(self, location: Location) -> bool:
+        """Whether a location is a folder with a marker, or a remote one with such a suffix."""
+        return location.is_named(DataNames((), self.markers, self.folder_suffixes))
 
 
 @runtime_checkable

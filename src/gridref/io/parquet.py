@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, override
 
+from gridref.io.scan_file import SeekableFile
 from gridref.limits import beyond, limits
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _shares_bytes(kind: Any) -> bool:
     return kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
 
-class _WatchedPages(io.RawIOBase):
+class _WatchedPages(SeekableFile):
     """The file for pyarrow, which reads all pages of a column in a row group at once."""
 
     def __init__(self, file: Any) -> None:
@@ -154,14 +155,6 @@ class _WatchedPages(io.RawIOBase):
     @override
     def tell(self) -> int:
         return int(self._file.tell())
-
-    @override
-    def readable(self) -> bool:
-        return True
-
-    @override
-    def seekable(self) -> bool:
-        return True
 
     @override
     def close(self) -> None:

@@ -125,7 +125,19 @@ def open_for_scan(
     return file
 
 
-class ScanFile(io.RawIOBase):
+class SeekableFile(io.RawIOBase):
+    """A file to read, at any place."""
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+
+class ScanFile(SeekableFile):
     """A seekable, read-only binary file that counts what it reads.
 
     Attributes
@@ -177,14 +189,6 @@ class ScanFile(io.RawIOBase):
     def size(self) -> int:
         """Size of the file in bytes."""
         return self._size
-
-    @override
-    def readable(self) -> bool:
-        return True
-
-    @override
-    def seekable(self) -> bool:
-        return True
 
     @override
     def tell(self) -> int:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
-from gridref.io import DataNames
+from gridref.formats.scanner import About, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 
-class B2NDScanner:
+class B2NDScanner(OwnScanner):
     """Scans Blosc2 arrays in contiguous frames, and in sparse ones, which are folders.
 
     A remote sparse frame is named by its ``chunks.b2frame``.
@@ -19,7 +18,6 @@ class B2NDScanner:
     name = "Blosc2 (b2nd)"
     suffixes = (".b2nd",)
     markers = ("chunks.b2frame",)
-    folder_suffixes: tuple[str, ...] = ()
     reach: Reach = "folder"
     about = About(
         read="arrays of numbers and texts, repeated values, vlmeta",
@@ -32,7 +30,7 @@ class B2NDScanner:
     def recognises(self, location: Location) -> bool:
         """Whether a file begins as a frame, or a folder holds one."""
         if location.is_folder:
-            return location.is_named(DataNames((), self.markers))
+            return self.names(location)
         return location.head[1:10] == b"\xa8b2frame\x00"
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:

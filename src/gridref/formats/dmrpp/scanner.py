@@ -5,22 +5,19 @@ from __future__ import annotations
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
+from gridref.formats.scanner import About, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 _MARKS = (b"<Dataset", b"://xml.opendap.org/ns/DAP/4.0#")
 
 
-class DMRppScanner:
+class DMRppScanner(OwnScanner):
     """Scans DMR++ documents. The granules that they describe are not read.
 
     Documents mostly are beside their granules, so those in a directory are not taken by themselves.
     """
 
     name = "DMR++"
-    suffixes: tuple[str, ...] = ()
-    markers: tuple[str, ...] = ()
-    folder_suffixes: tuple[str, ...] = ()
     reach: Reach = "anywhere"
     about = About(
         read="the places of chunks in HDF5 and HDF4 granules, compact and missing data, texts",

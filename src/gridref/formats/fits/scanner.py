@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
+from gridref.formats.scanner import About, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 
-class FITSScanner:
+class FITSScanner(OwnScanner):
     """Scans the images of FITS files."""
 
     name = "FITS"
     suffixes = (".fits", ".fit", ".fts", ".fz")
-    markers: tuple[str, ...] = ()
-    folder_suffixes: tuple[str, ...] = ()
     reach: Reach = "itself"
     about = About(
         read="images of every BITPIX, tile-compressed images, headers as attributes",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
+from gridref.formats.scanner import About, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 
-class GRIBScanner:
+class GRIBScanner(OwnScanner):
     """Scans GRIB files of edition 1 and edition 2, with the index files beside remote ones."""
 
     name = "GRIB"
     suffixes = (".grib", ".grib2", ".grib1", ".grb", ".grb2", ".grb1", ".grib_api")
-    markers: tuple[str, ...] = ()
-    folder_suffixes: tuple[str, ...] = ()
     reach: Reach = "folder"
     about = About(
         read="editions 1 and 2: all packings but second order, all grids but spectral",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
+from gridref.formats.scanner import About, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 
-class HDF4Scanner:
+class HDF4Scanner(OwnScanner):
     """Scans HDF4 files; those named ``.hdf`` may as well be HDF5."""
 
     name = "HDF4"
     suffixes = (".hdf", ".hdf4", ".h4")
-    markers: tuple[str, ...] = ()
-    folder_suffixes: tuple[str, ...] = ()
     first_bytes = 64 << 10
     reach: Reach = "anywhere"
     """Data may be in an external file."""

@@ -158,11 +158,11 @@ class IndexRequest:
 
 
 def check_addresses(
-    file: Hdf5Bytes, addresses: NDArray[np.unsignedinteger], length: int, structure: str
+    file: Hdf5Bytes, addresses: NDArray[np.unsignedinteger], structure: str
 ) -> NDArray[np.int64]:
-    """Addresses as int64, after a check that `length` bytes at each are inside the file."""
+    """Addresses as int64, after a check that they are inside the file."""
     if len(addresses):
-        file.check_range(int(addresses.max()), length, structure)
+        file.check_range(int(addresses.max()), 0, structure)
     return addresses.astype(np.int64)
 
 
@@ -863,7 +863,7 @@ def _data_blocks(
 ) -> BlockRun:
     order = np.flatnonzero(addresses != request.file.undefined_address)
     return BlockRun(
-        check_addresses(request.file, addresses[order], 0, _DATA_BLOCK),
+        check_addresses(request.file, addresses[order], _DATA_BLOCK),
         block.first_index + order * block.block_elements,
         block.block_elements,
         _prefix(request, b"EADB"),
@@ -885,7 +885,7 @@ def _extensible_pages(
     order, page = np.nonzero(is_written)
     head_bytes = len(_prefix(request, b"EADB")) + header.block_offset_bytes
     page_bytes = header.page_elements * header.element.itemsize + CHECKSUM_BYTES
-    blocks = check_addresses(file, addresses[order], 0, _DATA_BLOCK)
+    blocks = check_addresses(file, addresses[order], _DATA_BLOCK)
     return BlockRun(
         blocks + head_bytes + CHECKSUM_BYTES + page * page_bytes,
         block.first_index + order * block.block_elements + page * header.page_elements,

@@ -69,7 +69,7 @@ def walk_btree_v1(request: IndexRequest) -> StoredChunks:
         return _stored(request, entries, leaf.number, is_checked=leaf.is_inside)
     file = request.file
     root = np.array([request.index_address], np.uint64)
-    addresses = check_addresses(file, root, 0, _WHAT)
+    addresses = check_addresses(file, root, _WHAT)
     nodes = _NodeReader(request)
     level = nodes.root_level(addresses)
     bounds = None
@@ -78,7 +78,7 @@ def walk_btree_v1(request: IndexRequest) -> StoredChunks:
         _check_keys(parts, bounds)
         bounds = _bounds_of_children(parts, nodes.scale)
         children = [part.entries["child"] for part in parts]
-        addresses = check_addresses(file, np.concatenate(children), 0, _WHAT)
+        addresses = check_addresses(file, np.concatenate(children), _WHAT)
         if not len(addresses):
             return join_chunks([])
         level -= 1
@@ -388,7 +388,7 @@ def walk_btree_v2(request: IndexRequest) -> StoredChunks:
     record = _record(request, tree)
     if tree.root is None or not tree.n_records:
         return join_chunks([])
-    root = check_addresses(request.file, np.array([tree.root], np.uint64), 0, _WHAT)
+    root = check_addresses(request.file, np.array([tree.root], np.uint64), _WHAT)
     nodes = _NodesV2(root, np.array([tree.root_records], np.int64))
     chunks_of_levels: list[StoredChunks] = []
     for depth in reversed(range(len(tree.levels))):
@@ -514,7 +514,7 @@ def _children(
     addresses = stored_size(pointers[:, :stop])
     child_counts = stored_size(pointers[:, stop : stop + level.count_bytes])
     # Nodes are checked against the counts later, so a count need not be in range yet.
-    checked = check_addresses(request.file, addresses, 0, _WHAT)
+    checked = check_addresses(request.file, addresses, _WHAT)
     return _NodesV2(checked, child_counts.astype(np.int64))
 
 

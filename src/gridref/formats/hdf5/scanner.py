@@ -5,17 +5,15 @@ from __future__ import annotations
 from gridref.formats.hdf5.bytes import SIGNATURE
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, MetadataPieces, Organisation, Reach
+from gridref.formats.scanner import About, MetadataPieces, Organisation, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 
-class HDF5Scanner:
+class HDF5Scanner(OwnScanner):
     """Scans HDF5 files, and NetCDF4 files, which are HDF5 files."""
 
     name = "HDF5/NetCDF4"
     suffixes = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf")
-    markers: tuple[str, ...] = ()
-    folder_suffixes: tuple[str, ...] = ()
     first_bytes = 256 << 10
     """Metadata is all over a file, and reading so many bytes takes as long as another request."""
     reach: Reach = "anywhere"  # external links, external raw data and virtual datasets

@@ -7,16 +7,15 @@ import os
 from gridref.extras import missing_package
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
-from gridref.io import DataNames, is_local
+from gridref.formats.scanner import About, OwnScanner, Reach
+from gridref.io import is_local
 from gridref.model.array import VirtualGroup
 
 
-class IcechunkScanner:
+class IcechunkScanner(OwnScanner):
     """Scans the branch ``main`` of Icechunk repositories: native, virtual and inline chunks."""
 
     name = "Icechunk (repositories)"
-    suffixes: tuple[str, ...] = ()
     markers = ("repo",)
     folder_suffixes = (".icechunk",)
     reach: Reach = "anywhere"
@@ -34,7 +33,7 @@ class IcechunkScanner:
             return False
         if is_local(location.url):
             return os.path.isdir(os.path.join(location.url, "snapshots"))
-        return location.is_named(DataNames((), self.markers, self.folder_suffixes))
+        return self.names(location)
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
         """Describe the newest snapshot.

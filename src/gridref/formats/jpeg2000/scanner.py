@@ -7,8 +7,8 @@ import re
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
-from gridref.io import DataNames, open_for_scan
+from gridref.formats.scanner import About, OwnScanner, Reach
+from gridref.io import open_for_scan
 from gridref.model.array import VirtualGroup
 
 _BEGINNINGS = (b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51")
@@ -16,13 +16,11 @@ _BEGINNINGS = (b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51")
 _PRODUCT = re.compile(rb"<(\w+:)?Level-(1C|2A)_User_Product")
 
 
-class JPEG2000Scanner:
+class JPEG2000Scanner(OwnScanner):
     """Scans JP2 files and JPEG 2000 codestreams."""
 
     name = "JPEG 2000"
     suffixes = (".jp2", ".j2k", ".j2c", ".jpc", ".jpx")
-    markers: tuple[str, ...] = ()
-    folder_suffixes: tuple[str, ...] = ()
     first_bytes = 64 << 10
     reach: Reach = "itself"
     about = About(
@@ -44,11 +42,10 @@ class JPEG2000Scanner:
         return scan_jpeg2000(location.opened, options)
 
 
-class SAFEScanner:
+class SAFEScanner(OwnScanner):
     """Scans Sentinel-2 products: folders (SAFE), or the metadata in them."""
 
     name = "Sentinel-2 (SAFE)"
-    suffixes: tuple[str, ...] = ()
     markers = ("MTD_MSIL1C.xml", "MTD_MSIL2A.xml")
     folder_suffixes = (".safe",)
     reach: Reach = "folder"
@@ -63,7 +60,7 @@ class SAFEScanner:
     def recognises(self, location: Location) -> bool:
         """Whether this is a product's metadata, or a folder that holds it."""
         if location.is_folder:
-            return location.is_named(DataNames((), self.markers, self.folder_suffixes))
+            return self.names(location)
         return location.head.lstrip(b"\\xef\\xbb\\xbf").startswith(b"<?xml") and bool(
             _PRODUCT.search(location.head[:4096])
         )

@@ -8,18 +8,17 @@ import re
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
-from gridref.io import DataNames, is_local
+from gridref.formats.scanner import About, OwnScanner, Reach
+from gridref.io import is_local
 from gridref.model.array import VirtualGroup
 
 _MARKS = (b'"refs"', b'.zgroup"', b'.zarray"', b'.zattrs"', b'"templates"')
 
 
-class KerchunkScanner:
+class KerchunkScanner(OwnScanner):
     """Scans JSON references of version 0 and 1, and folders of Parquet references."""
 
     name = "kerchunk references (JSON, folders of Parquet)"
-    suffixes: tuple[str, ...] = ()
     markers = (".zmetadata",)
     folder_suffixes = (".parq", ".parquet")
     reach: Reach = "anywhere"
@@ -37,8 +36,7 @@ class KerchunkScanner:
         No request is sent for a remote folder: its name decides.
         """
         if location.is_folder:
-            names = DataNames((), self.markers, self.folder_suffixes)
-            return location.is_named(names) and _is_local_table(location.url) is not False
+            return self.names(location) and _is_local_table(location.url) is not False
         if location.head.lstrip()[:1] not in (b"{", b"["):
             return False
         text = re.sub(rb"\s+", b"", location.head)

@@ -7,12 +7,12 @@ import os
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
-from gridref.io import DataNames, is_local, read_file
+from gridref.formats.scanner import About, OwnScanner, Reach
+from gridref.io import is_local, read_file
 from gridref.model.array import VirtualGroup
 
 
-class N5Scanner:
+class N5Scanner(OwnScanner):
     """Scans N5 containers, and single groups and datasets of them.
 
     A local folder that is not named ``*.n5`` is one if its attributes are those of a container or a
@@ -21,7 +21,6 @@ class N5Scanner:
     """
 
     name = "N5 (folders)"
-    suffixes: tuple[str, ...] = ()
     markers = ("attributes.json",)
     folder_suffixes = (".n5",)
     reach: Reach = "folder"
@@ -39,8 +38,7 @@ class N5Scanner:
             return location.name == self.markers[0] and location.head.lstrip()[:1] == b"{"
         if location.name.endswith(self.folder_suffixes):
             return True
-        names = DataNames((), self.markers, self.folder_suffixes)
-        return location.is_named(names) and (not is_local(location.url) or _is_n5(location.url))
+        return self.names(location) and (not is_local(location.url) or _is_n5(location.url))
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
         """Describe a container, or a part; a single dataset becomes a group with that array."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
+from gridref.formats.scanner import About, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 _MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 
 
-class NetCDF3Scanner:
+class NetCDF3Scanner(OwnScanner):
     """Scans NetCDF3 files; those named ``.nc`` may as well be NetCDF4, which is HDF5."""
 
     name = "NetCDF3"
     suffixes = (".nc", ".cdf", ".nc3")
-    markers: tuple[str, ...] = ()
-    folder_suffixes: tuple[str, ...] = ()
     first_bytes = 64 << 10
     """Most headers are shorter."""
     reach: Reach = "itself"

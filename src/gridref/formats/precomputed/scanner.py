@@ -7,18 +7,17 @@ import os
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
-from gridref.io import DataNames, is_local, note_opened, read_file
+from gridref.formats.scanner import About, OwnScanner, Reach
+from gridref.io import is_local, note_opened, read_file
 from gridref.model.array import VirtualGroup
 
 INFO = "info"
 
 
-class PrecomputedScanner:
+class PrecomputedScanner(OwnScanner):
     """Scans volumes, named by their folder or by the file ``info`` in it."""
 
     name = "neuroglancer precomputed (folders)"
-    suffixes: tuple[str, ...] = ()
     markers = (INFO,)
     folder_suffixes = (".precomputed",)
     reach: Reach = "folder"
@@ -34,7 +33,7 @@ class PrecomputedScanner:
         """Whether this is a volume's folder or its ``info``, which is JSON that lists scales."""
         if not location.is_folder:
             return location.name == INFO and _lists_scales(location.head)
-        if not location.is_named(DataNames((), self.markers, self.folder_suffixes)):
+        if not self.names(location):
             return False
         if not is_local(location.url):
             return True

@@ -14,6 +14,7 @@ from gridref.errors import SourceFormatError, SourceUnavailableError
 from gridref.formats.location import only_allowed
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile, beside, is_absent, open_for_scan, policy_for
+from gridref.io.scan_file import SeekableFile
 from gridref.model.manifest import Source
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class FileSet:
         self.close()
 
 
-class MemberFile(io.RawIOBase):
+class MemberFile(SeekableFile):
     """A seekable file of a set, which is opened again after it had to be closed."""
 
     def __init__(self, files: FileSet, member: str, source: Source) -> None:
@@ -117,14 +118,6 @@ class MemberFile(io.RawIOBase):
     def name(self) -> str:
         """The address of the file."""
         return self.source.url
-
-    @override
-    def readable(self) -> bool:
-        return True
-
-    @override
-    def seekable(self) -> bool:
-        return True
 
     @override
     def tell(self) -> int:
@@ -146,7 +139,7 @@ class MemberFile(io.RawIOBase):
         return n_read
 
 
-class BoundedFile(io.RawIOBase):
+class BoundedFile(SeekableFile):
     """A stream that ends after more reads than a file of its size can need.
 
     Directories of a valid file do not overlap. tifffile takes the last bytes of a truncated
@@ -157,10 +150,6 @@ class BoundedFile(io.RawIOBase):
         super().__init__()
         self._stream = stream
         self._n_left = _ALWAYS_READS + (stream.source.size_bytes or 0) // _BYTES_A_READ
-
-    @override
-    def seekable(self) -> bool:
-        return True
 
     @override
     def tell(self) -> int:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, MetadataPieces, Organisation, Reach
+from gridref.formats.scanner import About, MetadataPieces, Organisation, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0\x08\0\0\0", b"MM\0+\0\x08\0\0")
 _XML = (b"<?xml", b"<OME")
 
 
-class TIFFScanner:
+class TIFFScanner(OwnScanner):
     """Scans TIFF, BigTIFF and formats that are built on them."""
 
     name = "TIFF"
     suffixes = (".tif", ".tiff")
-    markers: tuple[str, ...] = ()
-    folder_suffixes: tuple[str, ...] = ()
     reach: Reach = "folder"  # the files of an OME-TIFF set
     about = About(
         read="TIFF, BigTIFF, GeoTIFF, COG, OME-TIFF and others",

@@ -5,21 +5,18 @@ from __future__ import annotations
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
-from gridref.io import DataNames
+from gridref.formats.scanner import About, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 
-class WKWScanner:
+class WKWScanner(OwnScanner):
     """Scans WEBKNOSSOS datasets, and single magnifications of them.
 
     A remote one is named by its ``header.wkw`` or ``datasource-properties.json``.
     """
 
     name = "WKW (folders)"
-    suffixes: tuple[str, ...] = ()
     markers = ("header.wkw", "datasource-properties.json")
-    folder_suffixes: tuple[str, ...] = ()
     reach: Reach = "folder"
     about = About(
         read="magnifications with any number of channels, layers with their voxel sizes",
@@ -32,7 +29,7 @@ class WKWScanner:
     def recognises(self, location: Location) -> bool:
         """Whether this is a folder with a header, or the header itself."""
         if location.is_folder:
-            return location.is_named(DataNames((), self.markers))
+            return self.names(location)
         if location.name == self.markers[0]:
             return location.head.startswith(b"WKW")
         return location.name == self.markers[1] and b'"dataLayers"' in location.head

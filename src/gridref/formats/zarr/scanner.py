@@ -5,16 +5,14 @@ from __future__ import annotations
 from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, Reach
-from gridref.io import DataNames
+from gridref.formats.scanner import About, OwnScanner, Reach
 from gridref.model.array import VirtualGroup
 
 
-class ZarrScanner:
+class ZarrScanner(OwnScanner):
     """Scans Zarr v3 and v2 stores, shards too."""
 
     name = "Zarr (folders)"
-    suffixes: tuple[str, ...] = ()
     markers = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
     folder_suffixes = (".zarr",)
     reach: Reach = "itself"
@@ -28,7 +26,7 @@ class ZarrScanner:
 
     def recognises(self, location: Location) -> bool:
         """Whether this is a folder with metadata, or a remote one named ``*.zarr``."""
-        return location.is_named(DataNames((), self.markers, self.folder_suffixes))
+        return self.names(location)
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
         """Describe a store; one that is one array becomes a group with that array."""
