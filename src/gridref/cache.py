@@ -21,11 +21,6 @@ def cache_bytes() -> int:
     """Bytes that one cache keeps; caches of small things keep a part of them.
 
     Decoded chunks have a size of their own, ``cache_bytes=`` of an opened catalog.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the environment variable holds no number.
     """
     text = os.environ.get(VARIABLE, "").strip()
     if text and not text.isdecimal():

@@ -48,13 +48,7 @@ def check_choices(options: Any) -> None:
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Check that an option is one of some texts.
-
-    Raises
-    ------
-    InvalidRequestError
-        Naming the choices, and the one that is near.
-    """
+    """Check that an option is one of some texts."""
     if isinstance(value, str) and value in choices:
         return
     allowed = ", ".join(repr(str(choice)) for choice in choices)
@@ -64,13 +58,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 
 
 def bytes_of(name: str, value: int | str) -> int:
-    """A size in bytes: a number, or a text like ``"2GB"``, ``"500 MB"`` or ``"1.5GiB"``.
-
-    Raises
-    ------
-    InvalidRequestError
-        For any other text, and sizes below 1.
-    """
+    """A size in bytes: a number, or a text like ``"2GB"``, ``"500 MB"`` or ``"1.5GiB"``."""
     found = _SIZE.fullmatch(str(value))
     n_bytes = 0
     if found is not None:
@@ -90,11 +78,6 @@ def check_type(name: str, value: Any, hint: Any) -> None:
     """Check that an option is of the type that its annotation says, as far as that is plain.
 
     Plain are texts, numbers, truth values, None, and lists and mappings of these.
-
-    Raises
-    ------
-    InvalidRequestError
-        Naming the types that it may have.
     """
     if not _is_of(value, hint):
         wanted = _any_of(hint)

@@ -232,11 +232,6 @@ def fragment_address(aggregation: str, uri: str) -> str:
         Absolute address of the file that names it.
     uri
         An absolute URI, or one relative to that file.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        For a file of another machine.
     """
     if uri.startswith("file:"):
         parts = urllib.parse.urlsplit(uri)
@@ -368,15 +363,7 @@ def _fragment(
 def as_part(
     array: VirtualArray, shape: tuple[int, ...], dims: tuple[str, ...], uri: str
 ) -> VirtualArray:
-    """A fragment with the variable's dimensions. It may lack dimensions of length 1.
-
-    Raises
-    ------
-    SourceFormatError
-        If it has another shape.
-    UnsupportedFeatureError
-        If it has its dimensions in another order.
-    """
+    """A fragment with the variable's dimensions. It may lack dimensions of length 1."""
     longer = [extent for extent in shape if extent != 1]
     swapped = {*array.dims} == {*dims} and array.dims != dims
     if [extent for extent in array.shape if extent != 1] != longer or array.ndim > len(shape):

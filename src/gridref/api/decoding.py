@@ -53,11 +53,6 @@ def refusing_attributes(name: str | None) -> Iterator[None]:
     """Make whatever xarray raises while it decodes a variable or group an error of ours.
 
     It takes attributes for texts and numbers; files hold anything under their names.
-
-    Raises
-    ------
-    NotRepresentableError
-        Naming what was decoded.
     """
     try:
         yield

@@ -88,39 +88,21 @@ def open_group(
 
 
 def _with_overlays(group: VirtualGroup, overlay: OverlayPolicy) -> VirtualGroup:
-    """An opened catalog with the overlays that reads may use chosen anew.
-
-    Raises
-    ------
-    InvalidRequestError
-        If it is no catalog, or the choice is none.
-    """
+    """An opened catalog with the overlays that reads may use chosen anew."""
     if not isinstance(group, CatalogGroup):
         raise InvalidRequestError(Message(Option("overlay", overlay), " is for catalogs"))
     return group.with_overlays(overlay)
 
 
 def group_path(group: str | None) -> str:
-    """The path of a group as `VirtualGroup.walk` has it: ``""`` is the root.
-
-    Raises
-    ------
-    InvalidRequestError
-        If it is no text.
-    """
+    """The path of a group as `VirtualGroup.walk` has it: ``""`` is the root."""
     if not isinstance(group, str | None):
         raise InvalidRequestError(f"group must be a string or None, got {group!r}")
     return (group or "").strip("/")
 
 
 def subgroup(root: VirtualGroup, group: str | None) -> VirtualGroup:
-    """The group at a path below another one.
-
-    Raises
-    ------
-    GroupNotFoundError
-        If there is none.
-    """
+    """The group at a path below another one."""
     groups = dict(root.walk())
     virtual_group = groups.get(group_path(group))
     if virtual_group is None:

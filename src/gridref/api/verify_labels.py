@@ -662,13 +662,7 @@ def _spacing(values: NDArray[Any]) -> float:
 
 @lru_cache(maxsize=256)
 def _factors(unit: str, target: str) -> tuple[float, float] | None:
-    """Factor and offset between units; None where they do not measure the same.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If nothing that is installed can tell.
-    """
+    """Factor and offset between units; None where they do not measure the same."""
     if unit in UNIT_NS and target in UNIT_NS:
         return UNIT_NS[unit] / UNIT_NS[target], 0.0
     try:

@@ -62,13 +62,7 @@ class Summary:
 
     @classmethod
     def of(cls, info: CatalogInfo, result: Verification, *, all: bool) -> Self:  # noqa: A002
-        """The summary of what was just compared.
-
-        Raises
-        ------
-        InvalidRequestError
-            If anything differed.
-        """
+        """The summary of what was just compared."""
         if not result.ok:
             raise InvalidRequestError(
                 "no summary is written of a catalog that differs from its files: build it again, or"

@@ -82,13 +82,7 @@ class Segment:
         return _box(self.start, self.shape)
 
     def check_inside(self, source: Coords, target: Coords) -> None:
-        """Refuse a box that reaches out of grids of so many blocks.
-
-        Raises
-        ------
-        ValueError
-            If it does.
-        """
+        """Refuse a box that reaches out of grids of so many blocks."""
         for first, grid in ((self.first, source), (self.start, target)):
             stops = [low + n for low, n in zip(first, self.shape, strict=True)]
             if any(stop > n for stop, n in zip(stops, grid, strict=True)):
@@ -217,13 +211,7 @@ class ArrayRows:
         return math.prod(self.grid_shape)
 
     def check_inside(self, n_blocks: int, n_chunks: int) -> None:
-        """Refuse rows beyond tables of so many blocks and chunks.
-
-        Raises
-        ------
-        ValueError
-            If there are any.
-        """
+        """Refuse rows beyond tables of so many blocks and chunks."""
         ends = (self.first_block + self.n_blocks, self.first_chunk + self.n_chunks)
         if ends[0] > n_blocks or ends[1] > n_chunks:
             raise ValueError(f"rows up to {ends} of {n_blocks} blocks and {n_chunks} chunks")
@@ -469,13 +457,7 @@ class Interned:
         )
 
     def check_numbers(self, entries: Iterable[ArrayEntry]) -> None:
-        """Refuse numbers of what is not there.
-
-        Raises
-        ------
-        ValueError
-            If an array has any.
-        """
+        """Refuse numbers of what is not there."""
         for name, items in (("axes", self.axes), ("encodings", self.encodings)):
             used = {number for entry in entries for number in entry.document[name]}
             if max(used, default=-1) >= len(items):

@@ -213,11 +213,6 @@ def grown(
         What was combined, in order: spans of the catalog, and lengths of new inputs.
     edges
         Edge lengths of the catalog along the dimension, for arrays that it does not have.
-
-    Raises
-    ------
-    WholeNeededError
-        If combining changed what the catalog holds.
     """
     if before is not None and dim not in before.dims:
         if dim in combined.dims:

@@ -63,13 +63,7 @@ class CatalogReport(ScanReport):
 
 
 def checked_drifts(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
-    """Rows as a catalog has them.
-
-    Raises
-    ------
-    ValueError
-        For one that is none.
-    """
+    """Rows as a catalog has them."""
     kept = tuple(rows)
     for row in kept:
         kinds = {name: type(value) for name, value in row.items()}

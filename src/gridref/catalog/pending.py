@@ -27,13 +27,7 @@ type Pending = Mapping[str, Ranges]
 
 
 def checked_pending(document: Mapping[str, Sequence[Sequence[int]]]) -> Pending:
-    """Read ranges from their JSON form in a catalog.
-
-    Raises
-    ------
-    ValueError
-        If they are none.
-    """
+    """Read ranges from their JSON form in a catalog."""
     ranges = {
         str(dim): tuple((start, stop) for start, stop in found) for dim, found in document.items()
     }

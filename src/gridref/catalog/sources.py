@@ -159,11 +159,6 @@ class SourceRules:
         ----------
         known
             Beginnings of all addresses.
-
-        Raises
-        ------
-        InvalidRequestError
-            Naming it, and what addresses begin with.
         """
         starts = list(known)
         for old, _ in self.prefixes:

@@ -186,13 +186,7 @@ class Bound:
 
 
 def parse_condition(condition: str) -> list[Bound]:
-    """Comparisons that all have to hold, out of ``"> 270 and <= 280"``.
-
-    Raises
-    ------
-    InvalidRequestError
-        If it is not of this form.
-    """
+    """Comparisons that all have to hold, out of ``"> 270 and <= 280"``."""
     bounds = []
     for text in condition.split(" and "):
         match = _BOUND.match(text)
@@ -214,13 +208,7 @@ def _number(text: str) -> float | None:
 
 
 def boxes(array: VirtualArray, bounds: list[Bound]) -> Iterator[dict[str, slice]]:
-    """Elements, by dimension, of the chunks for which all bounds may hold, neighbours joined.
-
-    Raises
-    ------
-    InvalidRequestError
-        If nothing is known of any chunk.
-    """
+    """Elements, by dimension, of the chunks for which all bounds may hold, neighbours joined."""
     n_known, found = 0, []
     is_missing = _holds_no_value(array)
     listing = ChunkListing(array)

@@ -54,13 +54,6 @@ def column_of(
         Numbers in an array, or numbers, texts and None for null.
     is_null
         bool (n,), for numbers in an array.
-
-    Raises
-    ------
-    OverflowError
-        If a number does not fit the type.
-    InvalidRequestError
-        If a text has bytes of a name that is not UTF-8.
     """
     if pa.types.is_string(type_):
         texts = pa.lib.StringBuilder()

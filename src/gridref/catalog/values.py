@@ -186,13 +186,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def dtype_to_json(dtype: np.dtype[Any]) -> Any:
-    """The Zarr v3 data type where that is exact, else numpy's own description of the dtype.
-
-    Raises
-    ------
-    InvalidRequestError
-        For dtypes of Python objects.
-    """
+    """The Zarr v3 data type where that is exact, else numpy's own description of the dtype."""
     try:
         document = data_type_to_json(dtype)
         if data_type_from_json(document) == dtype:

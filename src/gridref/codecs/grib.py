@@ -70,11 +70,6 @@ def total_length(head: bytes) -> int:
     """Length in bytes that a message states in its first 16 bytes.
 
     In edition 1, the scanner works out lengths beyond 8 MB, which section 4 takes part in.
-
-    Raises
-    ------
-    MessageError
-        If it is cut off, or of another edition.
     """
     if len(head) < 16:
         raise MessageError("it is cut off")
@@ -89,13 +84,7 @@ def total_length(head: bytes) -> int:
 
 
 def packed_field(message: bytes) -> PackedField:
-    """The last field of a message, which may be cut off after it.
-
-    Raises
-    ------
-    MessageError
-        If it is damaged.
-    """
+    """The last field of a message, which may be cut off after it."""
     if message[:4] != b"GRIB":
         raise MessageError("the bytes are no GRIB message")
     total_length(message[:16])

@@ -254,13 +254,7 @@ def reduced(place: Rectangle, levels: int) -> Rectangle:
 
 
 def read_header(read: Read, at: int, end: int = SOT) -> Header:
-    """The main header of a codestream, or from behind a SOT on that of a tile-part up to SOD.
-
-    Raises
-    ------
-    CodestreamError
-        If it is damaged.
-    """
+    """The main header of a codestream, or from behind a SOT on that of a tile-part up to SOD."""
     if end == SOT:
         if read(at, 2) != struct.pack(">H", SOC):
             raise CodestreamError("it does not begin with a start of codestream")

@@ -76,13 +76,7 @@ class ZfpHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, big_endian: bool = False) -> Self:
-        """Read the header at the start of a stream.
-
-        Raises
-        ------
-        ValueError
-            If there is none.
-        """
+        """Read the header at the start of a stream."""
         mode = int.from_bytes(data, "little") >> (_SHORT_BITS - _MODE_BITS) & 0xFFF
         n_bits = _SHORT_BITS + (_LONG_MODE_BITS - _MODE_BITS if mode == 0xFFF else 0)
         if data[:3] != b"zfp" or len(data) * 8 < n_bits:

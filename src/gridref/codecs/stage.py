@@ -224,11 +224,6 @@ def decompressed(
         Most bytes that they may hold in all.
     goes_on
         Whether another stream begins with the bytes after one.
-
-    Raises
-    ------
-    ValueError
-        If a stream is cut, or they hold more.
     """
     rest: Raw = raw
     parts: list[bytes] = []

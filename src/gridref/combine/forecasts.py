@@ -79,13 +79,7 @@ class ForecastAxes:
         return Picks(valid[newest], run[newest], step[newest])
 
     def at_offset(self, offset_ns: int) -> Picks:
-        """What each run says for one distance ahead.
-
-        Raises
-        ------
-        InvalidRequestError
-            If there is no such step.
-        """
+        """What each run says for one distance ahead."""
         (steps,) = np.nonzero(self.steps_ns == offset_ns)
         if not steps.size:
             hours = ", ".join(f"{ns / 3.6e12:g}h" for ns in self.steps_ns.tolist())

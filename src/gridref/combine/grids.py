@@ -32,11 +32,6 @@ def by_grid(
     -------
     dict
         The only name is empty where all are on one grid.
-
-    Raises
-    ------
-    InvalidRequestError
-        For no inputs.
     """
     firsts: list[Raster] = []
     parts: list[list[VirtualGroup]] = []

@@ -210,11 +210,6 @@ def find_instances(
 
     Attributes of an input decide (``sample_dimension``, ``instance_dimension``). Without them,
     these are the dimensions with different lengths in two inputs.
-
-    Raises
-    ------
-    InvalidRequestError
-        If nothing differs and nothing says what might.
     """
     inputs = iter(groups)
     seen = list(itertools.islice(inputs, 1))

@@ -330,13 +330,7 @@ def combine_mosaic(
 
 
 def check_tolerance(tolerance: float) -> None:
-    """Check that places are clear: inputs may be off the grid by up to half a pixel.
-
-    Raises
-    ------
-    InvalidRequestError
-        If they are not.
-    """
+    """Check that places are clear: inputs may be off the grid by up to half a pixel."""
     if not 0 <= tolerance <= 0.5:
         raise InvalidRequestError(f"tolerance must be from 0 to 0.5, got {tolerance!r}")
 

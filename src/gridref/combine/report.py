@@ -247,13 +247,7 @@ class Combination:
         return replace(self, group=self.group.with_changes(report=report))
 
     def unwrap(self) -> VirtualGroup:
-        """The combined group.
-
-        Raises
-        ------
-        CombineError
-            With every problem, where there is one.
-        """
+        """The combined group."""
         if self.problems or self.group is None:
             raise CombineError(self.problems)
         return self.group

@@ -118,13 +118,7 @@ class _Matrix:
 
     @classmethod
     def of(cls, group: VirtualGroup, path: str) -> _Matrix:
-        """The matrix of a group.
-
-        Raises
-        ------
-        InvalidRequestError
-            If it is none.
-        """
+        """The matrix of a group."""
         held = group[path] if path.strip("/") in group else None
         if not isinstance(held, VirtualGroup) or any(part not in held.arrays for part in _PARTS):
             raise InvalidRequestError(

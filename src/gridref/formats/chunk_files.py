@@ -321,13 +321,7 @@ def _found(keys: Iterable[str], sources: Iterable[Source | None]) -> dict[str, S
 
 
 def check_chunk_files(n_files: int) -> None:
-    """Refuse arrays of more chunk files than can be looked up.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If there are more.
-    """
+    """Refuse arrays of more chunk files than can be looked up."""
     if n_files > limits().chunk_files:
         raise UnsupportedFeatureError(beyond("chunk_files", f"{n_files} chunk files"))
 

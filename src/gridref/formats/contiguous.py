@@ -35,13 +35,7 @@ def contiguous_chunks(
 
 
 def require_inside(source: Source, start: int, stop: int) -> None:
-    """Refuse data that reaches beyond the end of its file.
-
-    Raises
-    ------
-    SourceFormatError
-        Naming the bytes.
-    """
+    """Refuse data that reaches beyond the end of its file."""
     size = source.size_bytes
     if size is not None and stop > size:
         place = Place(source=source.url, start=start, stop=stop)

@@ -34,13 +34,7 @@ def refusing_damage(url: str, what: str = "the metadata is damaged") -> Iterator
 
 
 def check_element_size(dtype: np.dtype[Any]) -> None:
-    """Refuse elements so large that a few of them exceed the memory.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If elements are larger than that.
-    """
+    """Refuse elements so large that a few of them exceed the memory."""
     if dtype.itemsize > limits().element_bytes:
         raise UnsupportedFeatureError(
             beyond("element_bytes", f"elements of {dtype.itemsize} bytes")

@@ -19,13 +19,7 @@ from gridref.errors import Place, SourceFormatError
 
 
 def json_object(data: bytes, address: str) -> Mapping[str, Any]:
-    """The JSON object of a metadata document.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is none; the error names the address.
-    """
+    """The JSON object of a metadata document."""
     try:
         document = json.loads(data)
     except ValueError as error:

@@ -139,13 +139,7 @@ def open_location(
 
 @contextmanager
 def only_allowed(policy: SourcePolicy, address: str) -> Iterator[None]:
-    """Refuse another file that a file names, where its policy does not allow it or a redirect.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        Saying what to allow.
-    """
+    """Refuse another file that a file names, where its policy does not allow it or a redirect."""
     try:
         policy.require(real_path(address))
         yield

@@ -108,13 +108,7 @@ def is_local(url: str) -> bool:
 
 
 def real_path(url: str) -> str:
-    """An absolute address with the symbolic links and ``..`` of its local path resolved.
-
-    Raises
-    ------
-    SourceUnavailableError
-        If it cannot be a path.
-    """
+    """An absolute address with the symbolic links and ``..`` of its local path resolved."""
     links, separator, base = url.rpartition("::")
     base = base.removeprefix("file://").removeprefix("local://") if separator else url
     if not is_local(base):

@@ -244,13 +244,7 @@ def has_provider(options: Any) -> bool:
 
 
 def apart(options: Any) -> tuple[dict[str, Any], Credentials | None]:
-    """The options of a filesystem that stay as they are, and the credentials of their provider.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the provider cannot be called.
-    """
+    """The options of a filesystem that stay as they are, and the credentials of their provider."""
     if not has_provider(options):
         return dict(options), None
     provider = options if callable(options) else options[PROVIDER]

@@ -55,13 +55,7 @@ class HttpClient:
     def of(
         cls, url: str, policy: SourcePolicy | None, credentials: Credentials | None = None
     ) -> HttpClient:
-        """The client for the server of a URL.
-
-        Raises
-        ------
-        InvalidRequestError
-            If the server cannot be read.
-        """
+        """The client for the server of a URL."""
         try:
             parts = split_http(url)
         except ValueError as error:

@@ -81,13 +81,7 @@ def checksum_of(size_bytes: int, read: ReadRanges, coverage: Coverage = "sampled
 
 
 def coverage_of(checksum: str) -> Coverage:
-    """What of a file a checksum is of.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the kind of checksum is unknown.
-    """
+    """What of a file a checksum is of."""
     for coverage, name in (("sampled", _SAMPLED), ("all", "all")):
         if checksum.startswith(f"blake2b:{name}:"):
             return coverage  # type: ignore[return-value]
@@ -219,13 +213,7 @@ def same_version(recorded: Source, current: Source) -> bool:
 
 
 def check_content(recorded: Source, current: Source, read: ReadRanges) -> None:
-    """Compare a file that may have been moved with the checksum that was recorded.
-
-    Raises
-    ------
-    SourceChangedError
-        If its size or its content differs.
-    """
+    """Compare a file that may have been moved with the checksum that was recorded."""
     check_identity(replace(recorded, mtime_ns=None, etag=None), current)
     if recorded.size_bytes is None or recorded.checksum is None:
         return

@@ -150,11 +150,6 @@ def _checked(
     """Size of the file, from an answer with the requested range; None if it is not stated.
 
     All of a file is taken for a range that begins with it and reaches to its end or beyond.
-
-    Raises
-    ------
-    SourceUnavailableError
-        For any other answer.
     """
     place = Place(source=url, start=start, stop=stop)
     if headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):

@@ -44,13 +44,7 @@ imagecodecs waits for a call of ``imagecodecs.zarr.register_codecs()``."""
 
 
 def in_known_codecs(encoding: Encoding) -> Encoding:
-    """The same chunks, in codecs that Zarr readers know.
-
-    Raises
-    ------
-    NotRepresentableError
-        If there is none for a codec.
-    """
+    """The same chunks, in codecs that Zarr readers know."""
     codecs = tuple(_renamed(encoding))
     for codec in _with_inner(codecs):
         if codec.name not in READER_CODECS | INSTALLED_CODECS | PACKAGE_CODECS.keys():

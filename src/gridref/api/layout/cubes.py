@@ -98,11 +98,6 @@ def combine_nested(
     """Combine lists of lists of groups, the innermost along the last dimension first.
 
     A level of one entry needs no dimension: None.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there are not as many levels as dimensions.
     """
     if not dims or (dims[0] is None and len(tree) > 1):
         raise InvalidRequestError("layout='nested' needs a concat_dim for every level of lists")

@@ -27,13 +27,7 @@ def one_of_each_set(scanned: Scanned) -> Scanned:
 def refusing_parts_of_sets(
     scanned: Iterable[tuple[str, VirtualGroup]],
 ) -> Iterator[tuple[str, VirtualGroup]]:
-    """The files, as long as each set is there once.
-
-    Raises
-    ------
-    InvalidRequestError
-        For the second file of a set.
-    """
+    """The files, as long as each set is there once."""
     first: dict[frozenset[str], str] = {}
     for file, group in scanned:
         files = _set_of(group)

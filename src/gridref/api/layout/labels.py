@@ -86,11 +86,6 @@ class LabelPattern:
             slash, a pattern is of the whole address, else of the file's name.
         only
             The one field that it has to have.
-
-        Raises
-        ------
-        InvalidRequestError
-            If it has other fields, or an unknown directive.
         """
         found = list(_FIELD.finditer(text))
         names = {field[1] for field in found if not field[1].startswith("_")}

@@ -122,13 +122,7 @@ class Layout(Shown):
         return type(self)(**{**given_options(self), "labels": labels})
 
     def check(self, dims: Sequence[str], order: Order) -> None:
-        """Check that ``concat_dim`` and ``order`` mean something for this layout.
-
-        Raises
-        ------
-        InvalidRequestError
-            If they do not.
-        """
+        """Check that ``concat_dim`` and ``order`` mean something for this layout."""
         if dims:
             named = dims[0] if len(dims) == 1 else list(dims)
             raise InvalidRequestError(
@@ -843,13 +837,7 @@ _NAMED: Mapping[str, Layout] = {
 
 
 def layout_of(layout: AnyLayout | None) -> Layout:
-    """What combines files by a layout, as it is given to a call.
-
-    Raises
-    ------
-    InvalidRequestError
-        For a name that no layout has.
-    """
+    """What combines files by a layout, as it is given to a call."""
     if layout is None:
         return Row()
     if isinstance(layout, Layout):

@@ -195,13 +195,7 @@ def _inventory_file(
     url: str,
     options: Mapping[str, Any] | None,
 ) -> bytes:
-    """A file of an inventory where it was delivered; of one that was copied, beside its manifest.
-
-    Raises
-    ------
-    SourceChangedError
-        If it is another one than the manifest says.
-    """
+    """A file of an inventory: where it was delivered, or beside the manifest of a copied one."""
     import fsspec
 
     key, name = entry["key"], entry["key"].rpartition("/")[2]

@@ -163,13 +163,7 @@ def _print_file(
     *,
     as_json: bool,
 ) -> None:
-    """Print the report on a file; if there is none of a format that is known, there is no catalog.
-
-    Raises
-    ------
-    InvalidRequestError
-        If options for catalogs were given.
-    """
+    """Print the report on a file; without one of a known format, there is no catalog."""
     from gridref.api.inspect import inspect
     from gridref.faces.cli.described import print_inspection
 
@@ -224,13 +218,7 @@ def _print_catalog(
 
 
 def _largest(arrays: Mapping[str, VirtualArray]) -> tuple[str, VirtualArray]:
-    """The array of most dimensions and bytes, of those with several blocks if there are any.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there are no arrays.
-    """
+    """The array of most dimensions and bytes, of those with several blocks if there are any."""
     chosen = {name: each for name, each in arrays.items() if each.n_blocks > 1} or arrays
     if not chosen:
         raise InvalidRequestError("nothing to draw: there are no arrays")

@@ -624,11 +624,6 @@ def parse_options(entries: list[str] | None) -> dict[str, Any]:
 
     A dot in a key makes options inside options: ``s3.anon=true``, which also is how the options of
     one protocol are written.
-
-    Raises
-    ------
-    InvalidRequestError
-        For an entry of another form.
     """
     options: dict[str, Any] = {}
     for entry in entries or []:
@@ -728,13 +723,7 @@ def parse_shards(text: str | None) -> str | dict[str, int] | None:
 
 
 def parse_lengths(text: str) -> dict[str, int]:
-    """Lengths by dimension out of ``time=24,lat=180``.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the text is not of this form.
-    """
+    """Lengths by dimension out of ``time=24,lat=180``."""
     lengths = {}
     for dim, length in _pairs(text, "time=24,lat=180").items():
         if not length.removeprefix("-").isdecimal():
@@ -755,13 +744,7 @@ def _pairs(text: str, example: str) -> dict[str, str]:
 
 
 def parse_bounds(text: str) -> tuple[str, slice]:
-    """A dimension and the first and last label of it, out of ``lat=40:60`` or ``time=2020/2021``.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the text is not of this form.
-    """
+    """A dimension, and its first and last label, out of ``lat=40:60`` or ``time=2020/2021``."""
     dim, separator, labels = text.partition("=")
     first, between, last = labels.partition("/" if "/" in labels else ":")
     if not (dim and separator and between) or ":" in last:
@@ -779,13 +762,7 @@ def _label(text: str) -> int | float | str | None:
 
 
 def parse_selection(text: str) -> dict[str, int | slice]:
-    """Positions by dimension out of ``time=:,lat=7,lon=0:9``.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the text is not of this form.
-    """
+    """Positions by dimension out of ``time=:,lat=7,lon=0:9``."""
     selection: dict[str, int | slice] = {}
     for dim, places in _pairs(text, "time=:,lat=7,lon=0:9").items():
         bounds = [int(part) if part else None for part in places.split(":") if _is_place(part)]
@@ -827,11 +804,6 @@ def all_files(
     """The files of a command line, and those of a list; empty lines of that are left out.
 
     With an inventory, there may be none. An asset is that of the list where there is one.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there are none, or the list cannot be read.
     """
     inventory = options.get("inventory")
     listed: list[str] = []
@@ -873,13 +845,7 @@ TO = typer.Option("--to", metavar="PREFIX", help="Present folder or URL of the s
 
 
 def prefixes_of(before: list[str], after: list[str]) -> dict[str, str]:
-    """Present locations of sources by former ones, out of pairs of ``--from`` and ``--to``.
-
-    Raises
-    ------
-    InvalidRequestError
-        If one of a pair is missing.
-    """
+    """Present locations of sources by former ones, out of pairs of ``--from`` and ``--to``."""
     if len(before) != len(after):
         raise InvalidRequestError(f"{len(before)} --from, and {len(after)} --to: give one for each")
     return dict(zip(before, after, strict=True))

@@ -236,13 +236,7 @@ def as_zarr(group: VirtualGroup) -> VirtualGroup:
 
 
 def refuse(references: str, reasons: Mapping[str, str], instead: str = "write a catalog") -> None:
-    """Raise if there is anything that the references cannot express.
-
-    Raises
-    ------
-    NotRepresentableError
-        Naming every array, and why.
-    """
+    """Raise if there is anything that the references cannot express."""
     if reasons:
         lines = "\n".join(f"  - {name}: {reason}" for name, reason in sorted(reasons.items()))
         raise NotRepresentableError(
@@ -269,13 +263,7 @@ def _asked(materialize: Materialize, arrays: Mapping[str, object]) -> set[str]:
 
 
 def _referenced(array: VirtualArray, target: Target) -> tuple[ChunkBox, ...]:
-    """The references of an array.
-
-    Raises
-    ------
-    NotRepresentableError
-        If the target cannot express them.
-    """
+    """The references of an array."""
     view = show(array, target.native)
     if view.why_needs_package:
         raise NotRepresentableError(view.why_needs_package)

@@ -484,11 +484,6 @@ def _moment(value: Any) -> datetime:
     """A moment of any calendar, in UTC, to the second.
 
     A day that the usual calendar does not have becomes the last one of its month.
-
-    Raises
-    ------
-    InvalidRequestError
-        If its year is beyond 1 to 9999.
     """
     if isinstance(value, np.datetime64):
         value = value.astype("M8[us]").item()

@@ -37,11 +37,6 @@ def array_documents(metadata: ArrayMetadata, is_complete: bool) -> dict[str, str
         As it is shown in Zarr v3.
     is_complete
         Whether all its chunks are there.
-
-    Raises
-    ------
-    NotRepresentableError
-        If Zarr v2 cannot express it.
     """
     attrs = {**metadata.attrs, "_ARRAY_DIMENSIONS": list(metadata.dims or ())}
     attrs.pop("_FillValue", None)

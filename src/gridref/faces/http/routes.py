@@ -172,13 +172,7 @@ class Asked:
 
     @property
     def at(self) -> list[int]:
-        """The numbers of ``at``; none if it is left out.
-
-        Raises
-        ------
-        InvalidRequestError
-            If they are no numbers.
-        """
+        """The numbers of ``at``; none if it is left out."""
         text = self.query.get("at", [""])[0]
         numbers = text.split(",") if text else []
         if not all(

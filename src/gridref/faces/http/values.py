@@ -127,13 +127,7 @@ class Wanted:
         return self.query.get(name, [default])[-1]
 
     def number(self, name: str, default: int, most: int) -> int:
-        """A number of the query, from 1 on.
-
-        Raises
-        ------
-        InvalidRequestError
-            If it is none, or too large.
-        """
+        """A number of the query, from 1 on."""
         text = self.option(name, str(default))
         if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
             raise InvalidRequestError(f"{name} is a number from 1 to {most}, got {text!r}")

@@ -128,11 +128,6 @@ def chunk_map(array: VirtualArray, hidden_at: Sequence[int] = ()) -> MapColumns:
         An array of one dimension or more.
     hidden_at
         Of each axis that is not shown, the chunk that the map is at; the first ones by default.
-
-    Raises
-    ------
-    InvalidRequestError
-        For chunks that do not exist.
     """
     axes = MapAxes.of(array)
     elements = _hidden_elements(array, axes, hidden_at)
@@ -217,13 +212,7 @@ def _placed(
 def chunk_at(
     array: VirtualArray, element: Sequence[int]
 ) -> tuple[ChunkState, Source | None, int, int]:
-    """State, source, offset and length of the stored chunk that an element is in.
-
-    Raises
-    ------
-    InvalidRequestError
-        For an element that does not exist.
-    """
+    """State, source, offset and length of the stored chunk that an element is in."""
     if len(element) != array.ndim or any(
         not 0 <= at < extent for at, extent in zip(element, array.shape, strict=False)
     ):

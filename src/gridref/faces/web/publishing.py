@@ -175,13 +175,7 @@ def _check_folder(folder: Path, name: str) -> None:
 
 
 def _check_sources(group: CatalogGroup) -> None:
-    """Check that visitors can read all sources.
-
-    Raises
-    ------
-    InvalidRequestError
-        Naming the first that they cannot.
-    """
+    """Check that visitors can read all sources."""
     urls = [source.url for source in group.source_list]
     hidden = [url for url in urls if not _on_the_web(url)]
     if hidden:

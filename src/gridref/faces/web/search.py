@@ -176,13 +176,7 @@ class Search:
         return bool(self.since or self.until or self.box)
 
     def check(self) -> None:
-        """Check dates and box.
-
-        Raises
-        ------
-        InvalidRequestError
-            Saying how they are written.
-        """
+        """Check dates and box."""
         for name, date in (("from", self.since), ("to", self.until)):
             if date and not _DATE.fullmatch(date):
                 raise InvalidRequestError(f"{name} is a date like 2001, 2001-05 or 2001-05-20")

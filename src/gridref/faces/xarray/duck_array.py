@@ -95,13 +95,7 @@ def _reshaped(function: Any, array: VirtualArray, *args: Any, **options: Any) ->
 
 
 def with_shape(array: VirtualArray, shape: Sequence[int]) -> VirtualArray:
-    """Add and drop axes of extent 1.
-
-    Raises
-    ------
-    NotRepresentableError
-        If other axes are wanted.
-    """
+    """Add and drop axes of extent 1."""
     axis = 0
     for extent in shape:
         while axis < array.ndim and array.shape[axis] == 1 != extent:
@@ -258,13 +252,7 @@ ARRANGEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
 
 
 def select(array: VirtualArray, key: Any) -> VirtualArray:
-    """The elements that an index of numpy's basic or advanced indexing selects.
-
-    Raises
-    ------
-    NotRepresentableError
-        If it is a selection of points.
-    """
+    """The elements that an index of numpy's basic or advanced indexing selects."""
     written = tuple(map(_plain_indexer, key if isinstance(key, tuple) else (key,)))
     indexers = expand_ellipsis(written, array.ndim + sum(each is None for each in written))
     others = [each for each in indexers if not isinstance(each, np.ndarray)]
@@ -435,13 +423,7 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
         return self.reader.read(self.array).astype(self.dtype, copy=False)
 
     def load(self) -> NDArray[Any]:
-        """Read the stored elements, as they are in the file.
-
-        Raises
-        ------
-        InvalidRequestError
-            If there are more than the limit allows.
-        """
+        """Read the stored elements, as they are in the file."""
         if self.nbytes > self.limit_bytes:
             raise InvalidRequestError(
                 f"this would load {self.nbytes} bytes of a virtual array of shape"

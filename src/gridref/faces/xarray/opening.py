@@ -318,11 +318,6 @@ def placed(
     by_label
         Whether what files share is that of the first by its labels, as in xarray, and not of the
         first given.
-
-    Raises
-    ------
-    CombiningError
-        With every problem.
     """
     single = concat_dim is None or isinstance(concat_dim, str)
     dims: list[str | None] = [concat_dim] if single else list(concat_dim)  # type: ignore[list-item, arg-type]

@@ -73,13 +73,7 @@ class Unpacker:
 
 
 def vlmeta(trailer: bytes) -> dict[str, Any]:
-    """Attributes from the bytes that end with a trailer; those of unknown types are left out.
-
-    Raises
-    ------
-    ValueError
-        If it is damaged.
-    """
+    """Attributes from the bytes that end with a trailer; those of unknown types are left out."""
     # It ends with its size (0xCE, uint32) and a fingerprint of 18 bytes.
     if len(trailer) < 23 or trailer[-23] != 0xCE:
         raise ValueError("the frame has no trailer")

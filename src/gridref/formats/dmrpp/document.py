@@ -56,15 +56,7 @@ _OF_UNLIMITED = ("DODS_EXTRA", "Unlimited_Dimension")
 
 
 def read_document(data: bytes) -> ET.Element:
-    """Parse a document. A document type declaration is refused: its entities could expand.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is not the XML of a DAP4 dataset.
-    UnsupportedFeatureError
-        If it is larger than the limit.
-    """
+    """Parse a document. A document type declaration is refused: its entities could expand."""
     if len(data) > limits().dmrpp_bytes:
         raise UnsupportedFeatureError(beyond("dmrpp_bytes", f"the DMR++ has {len(data)} bytes"))
     if b"<!DOCTYPE" in data or b"\0" in data:  # the latter would be another encoding of the former
@@ -193,13 +185,7 @@ def _size(dim: ET.Element) -> int:
 
 
 def integer(text: str | None, what: str) -> int:
-    """A number that is not negative and below 2**62.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is something else.
-    """
+    """A number that is not negative and below 2**62."""
     if text is None or not re.fullmatch(r"[0-9]{1,19}", text) or int(text) >= _MAX_BYTES:
         raise SourceFormatError(f"{what} is {text!r}")
     return int(text)
@@ -265,13 +251,7 @@ def _value(attribute: ET.Element, kind: str) -> Any:
 
 
 def number(text: str, dtype: np.dtype[Any]) -> Any:
-    """A number of a dtype, from its decimal digits.
-
-    Raises
-    ------
-    ValueError
-        If it is none, or not one of this dtype.
-    """
+    """A number of a dtype, from its decimal digits."""
     text = text.strip()
     if "_" in text or not text.isascii():  # Python would take these
         raise ValueError(f"{text[:40]!r} is no number")

@@ -90,13 +90,7 @@ class Document:
     n_inline_bytes: int = 0
 
     def count(self, n_rows: int, n_inline_bytes: int = 0) -> None:
-        """Count rows and bytes of another manifest.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If all together are beyond the limit.
-        """
+        """Count rows and bytes of another manifest."""
         if self.n_rows + n_rows > limits().chunk_rows:
             what = f"the variables so far have {self.n_rows + n_rows} chunks"
             raise UnsupportedFeatureError(beyond("chunk_rows", what))
@@ -132,15 +126,7 @@ class Variable:
 
 
 def stored_values(variable: Variable, document: Document) -> Stored:
-    """Find the values of a variable.
-
-    Raises
-    ------
-    SourceFormatError
-        If the document contradicts itself.
-    UnsupportedFeatureError
-        If they cannot be referenced.
-    """
+    """Find the values of a variable."""
     nodes = [node for node in variable.node if node.tag.startswith(DMRPP)]
     children = {node.tag.removeprefix(DMRPP): node for node in nodes}
     is_repeated = len(children) < len(nodes)
@@ -470,13 +456,7 @@ def _check_size(n_bytes: int, document: Document) -> None:
 
 
 def _fill(variable: Variable, about: Mapping[str, str], *, any_missing: bool) -> Any:
-    """The fill value of a variable; zero if it is not known and nothing reads as it.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If something reads as it, and it is not known.
-    """
+    """The fill value of a variable; zero if it is not known and nothing reads as it."""
     text = about.get("fillValue")
     fill = exact_fill(text, variable.element, variable.attrs.get("_FillValue"))
     if fill is None and any_missing:

@@ -82,13 +82,7 @@ def is_of_storage(keyword: str) -> bool:
 
 
 def integer(cards: Mapping[str, Any], keyword: str, default: int | None = None) -> int:
-    """The value of a keyword that is an integer.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is none, or is missing without a default.
-    """
+    """The value of a keyword that is an integer."""
     value = cards.get(keyword, default)
     if type(value) is not int:
         state = "is missing" if value is None else f"is {str(value)[:50]!r}, not an integer"

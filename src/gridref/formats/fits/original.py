@@ -45,13 +45,7 @@ class OriginalImages:
             raise UnsupportedFeatureError(f"astropy cannot open its source: {error}") from error
 
     def number_at(self, offset: int | None) -> int:
-        """The number of the HDU whose data hold a byte.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If none does.
-        """
+        """The number of the HDU whose data hold a byte."""
         number = -1 if offset is None else bisect_right(self._starts, offset) - 1
         if number < 0:
             raise UnsupportedFeatureError("it is in no HDU of its source")
@@ -62,13 +56,7 @@ class OriginalImages:
         return tuple(self._hdus[number].shape)
 
     def read(self, number: int, region: tuple[slice, ...]) -> NDArray[Any]:
-        """Elements of an image; unsigned ones by FITS' convention.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If astropy cannot read them.
-        """
+        """Elements of an image; unsigned ones by FITS' convention."""
         hdu = self._hdus[number]
         try:
             with warnings.catch_warnings():

@@ -58,13 +58,7 @@ class Pixels:
 
 
 def pixels_of(cards: Mapping[str, Any], bits: int) -> Pixels:
-    """The elements that a header describes, which are stored in so many bits (BITPIX).
-
-    Raises
-    ------
-    SourceFormatError
-        If BSCALE, BZERO or BLANK is no number.
-    """
+    """The elements that a header describes, which are stored in so many bits (BITPIX)."""
     stored = np.dtype(_DTYPES[bits])
     scale, zero = _number(cards, "BSCALE", 1), _number(cards, "BZERO", 0)
     blank = cards.get("BLANK") if bits > 0 else None

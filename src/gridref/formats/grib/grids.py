@@ -61,13 +61,7 @@ class GridArrays:
 
 
 def grid_arrays(section: bytes, edition: int) -> GridArrays:
-    """Describe the grid of a section.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If it is not read, or damaged.
-    """
+    """Describe the grid of a section."""
     key = grid_arrays, section, edition
     known: GridArrays | None = FORMS.get(key)
     if known is not None:

@@ -63,11 +63,6 @@ def walk(file: ScanFile, head: bytes, max_fields: int, starts: Sequence[int] = (
         Its beginning.
     starts
         Where messages probably begin, ascending: a server is asked for many headers at once.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is damaged or cut off.
     """
     window = Window(file, head, starts)
     fields: list[Field] = []
@@ -99,13 +94,7 @@ class Window:
         self._n_asked = 0
 
     def take(self, at: int, n_bytes: int) -> bytes:
-        """Some bytes.
-
-        Raises
-        ------
-        MessageError
-            If the file ends before.
-        """
+        """Some bytes."""
         first = at - self.start
         if first < 0 or first + n_bytes > len(self.data):
             if at + n_bytes > self.file.size:

@@ -84,13 +84,7 @@ class Entry:
 
 
 def read_index(content: bytes, file_size: int) -> list[Entry]:
-    """The messages of an index file, which follow each other up to the end of the file.
-
-    Raises
-    ------
-    UnfitIndexError
-        If it cannot be read, or they do not.
-    """
+    """The messages of an index file, which follow each other up to the end of the file."""
     try:
         lines = content.decode().splitlines()
         is_json = content[:1] == b"{"

@@ -199,15 +199,7 @@ def _scaled(factor: int | None, value: int | None) -> float | None:
 
 
 def product_2(discipline: int, identification: bytes, section: bytes) -> Product:
-    """The product of section 4, in a message with this section 1.
-
-    Raises
-    ------
-    UnknownProductError
-        If its template is not read.
-    MessageError
-        If it is damaged.
-    """
+    """The product of section 4, in a message with this section 1."""
     if len(identification) < 19 or len(section) < 11:
         raise MessageError("its product is cut off")
     year, month, day, hour, minute, second = (
@@ -451,13 +443,7 @@ def _put_time(section: bytearray, at: int, seconds: int) -> None:
 
 
 def product_1(section: bytes) -> Product:
-    """The product of section 1.
-
-    Raises
-    ------
-    MessageError
-        If it is damaged.
-    """
+    """The product of section 1."""
     if len(section) < 28:
         raise MessageError("its product is cut off")
     century, year = section[24], section[12]

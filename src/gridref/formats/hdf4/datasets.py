@@ -158,15 +158,7 @@ class _Listing:
             self.lengths.setdefault(dimension.name, length)
 
     def dataset(self, group: Group) -> Dataset:
-        """Describe a data set.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If its number type is unknown.
-        SourceFormatError
-            If parts of it are missing.
-        """
+        """Describe a data set."""
         dims = tuple(member.name for member in self.of(group, _DIMENSION, _UNLIMITED))
         lengths = [self.lengths.get(dim, -1) for dim in dims]
         if None in lengths[1:]:

@@ -101,13 +101,7 @@ def compression_of(header: Cursor) -> Compression:
 
 
 def codecs_of(coder: int, parameters: Sequence[int], n_bytes: int) -> tuple[Codec, ...]:
-    """The codecs of a coder, of data that decode to so many bytes.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If there is none for it.
-    """
+    """The codecs of a coder, of data that decode to so many bytes."""
     if coder == _NO_CODER:
         return ()
     if coder == _DEFLATE:

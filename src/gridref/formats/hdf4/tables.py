@@ -182,13 +182,7 @@ def _field_dtype(field: Field) -> np.dtype[Any]:
 
 
 def values_of(table: Table, rows: bytes) -> NDArray[Any]:
-    """The rows of a table as they are stored, as `rows_dtype` describes them.
-
-    Raises
-    ------
-    SourceFormatError
-        If there are fewer than the table declares.
-    """
+    """The rows of a table as they are stored, as `rows_dtype` describes them."""
     dtype, n_bytes = rows_dtype(table), table.n_rows * table.row_bytes
     if len(rows) < n_bytes:
         raise SourceFormatError(f"its rows have {len(rows)} of {n_bytes} bytes")

@@ -221,13 +221,7 @@ class ChunkTable:
         return len(self.number)
 
     def to_manifest(self, source: Source) -> ChunkManifest:
-        """One row for each chunk of the grid in C order; chunks that are not stored are missing.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If the grid has more chunks than the limits.
-        """
+        """One row for each chunk of the grid in C order; chunks that are not stored are missing."""
         if limit := chunk_limit(self.n_chunks, self.n_stored):
             what = (
                 f"the dataset is declared to have {self.n_chunks} chunks ({self.n_stored} stored)"

@@ -94,13 +94,7 @@ class AxisHyperslab:
         return AxisHyperslab(self.start + number * self.stride, 1, 1, self.block)
 
     def runs(self, extent: int) -> tuple[Int64Array, Int64Array]:
-        """First element and length of each run inside an axis of `extent`, joined where they touch.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If they are too many.
-        """
+        """First element and length of each run inside an axis, joined where they touch."""
         if self.start >= extent or 0 in (self.count, self.block):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self.block == UNLIMITED:
@@ -137,13 +131,7 @@ class Selection:
     slabs: tuple[AxisHyperslab, ...] | None = None
 
     def axes(self, extents: tuple[int, ...]) -> tuple[AxisHyperslab, ...]:
-        """The selection as one hyperslab an axis of a dataspace.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If it is a list of points or an irregular union.
-        """
+        """The selection as one hyperslab an axis of a dataspace."""
         if self.is_all:
             return tuple(AxisHyperslab(0, 1, 1, extent) for extent in extents)
         if self.slabs is None:

@@ -25,13 +25,7 @@ StorageOptions = Mapping[str, Any] | None
 
 
 def location_of(url: str) -> str:
-    """The address of a file, as virtual references have it: percent-encoded.
-
-    Raises
-    ------
-    NotRepresentableError
-        If Icechunk cannot reach it.
-    """
+    """The address of a file, as virtual references have it: percent-encoded."""
     reason = why_no_location(url)
     if reason is not None:
         raise NotRepresentableError(reason, Place(source=url))
@@ -62,13 +56,7 @@ def address_of(location: str) -> str:
 
 
 def repository_storage(address: str, storage_options: StorageOptions = None) -> icechunk.Storage:
-    """The storage of a repository at an address.
-
-    Raises
-    ------
-    InvalidRequestError
-        If Icechunk keeps no repositories there.
-    """
+    """The storage of a repository at an address."""
     url = absolute_url(address)
     if is_local(url):
         return icechunk.local_filesystem_storage(url)

@@ -60,13 +60,7 @@ class RasterioFile:
             self._open = stack.pop_all()
 
     def read(self, shape: _Shape, region: tuple[slice, ...]) -> NDArray[Any]:
-        """Elements of the level of a shape.
-
-        Raises
-        ------
-        ValueError
-            In the words of GDAL.
-        """
+        """Elements of the level of a shape."""
         bands, rows, columns = region
         window = (rows.start, rows.stop), (columns.start, columns.stop)
         numbers = [*range(bands.start + 1, bands.stop + 1)]

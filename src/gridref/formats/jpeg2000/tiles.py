@@ -126,13 +126,7 @@ def _joined(parts: Sequence[TilePart], n_tiles: int) -> Places | None:
 
 
 def check_decoded_bytes(n_elements: int) -> None:
-    """Refuse chunks that take too much memory to decode: OpenJPEG has four bytes an element.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        Naming the limit.
-    """
+    """Refuse chunks that take too much memory to decode: OpenJPEG has four bytes an element."""
     if 4 * n_elements > limits().decoded_bytes:
         what = f"decoding a chunk of {n_elements} elements takes {4 * n_elements} bytes"
         raise UnsupportedFeatureError(beyond("decoded_bytes", what))

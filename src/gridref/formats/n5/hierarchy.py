@@ -129,13 +129,7 @@ class _Scan:
             raise SourceFormatError(reason, Place(source=self._files.url))
 
     def attributes(self, path: str) -> Mapping[str, Any] | None:
-        """The attributes of a folder; None if it has none.
-
-        Raises
-        ------
-        SourceFormatError
-            If they are not JSON.
-        """
+        """The attributes of a folder; None if it has none."""
         self._n_objects += 1
         if self._n_objects > self._max_objects:
             reason = f"there are more folders than max_objects, {self._max_objects}"

@@ -119,15 +119,7 @@ class Volume:
 
 
 def read_info(data: bytes) -> Volume:
-    """Understand an ``info``.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is damaged.
-    UnsupportedFeatureError
-        For data types that are not known.
-    """
+    """Understand an ``info``."""
     try:
         document = json.loads(data)
     except ValueError as error:

@@ -174,13 +174,7 @@ class Window:
         self.size = file.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes of a range.
-
-        Raises
-        ------
-        SourceFormatError
-            If the range is not inside the file.
-        """
+        """The bytes of a range."""
         stop = offset + length
         if stop > self.size:
             raise SourceFormatError(
@@ -355,11 +349,6 @@ def read_head(window: Window, *, ndpi: bool = False) -> TiffHead:
     ndpi
         Whether it is a file of Hamamatsu's: nothing else distinguishes its header from that of
         a TIFF file.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is none.
     """
     start = window.read(0, min(16, window.size))
     order = {b"II": "<", b"MM": ">"}.get(start[:2])
@@ -429,11 +418,6 @@ def _check_directory(window: Window, head: TiffHead, offset: int, below: list[in
 
     tifffile multiplies sizes of any type: a text, or a list of two numbers, times a length of 2**31
     takes gigabytes.
-
-    Raises
-    ------
-    SourceFormatError
-        If a size is no number.
     """
     count_format, count_bytes, entry_bytes = ("Q", 8, 20) if head.big else ("H", 2, 12)
     pointer, width = ("Q", 8) if head.big or head.ndpi else ("I", 4)

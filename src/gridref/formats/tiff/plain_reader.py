@@ -263,13 +263,7 @@ def _layout(
 def segments_of(
     directory: Directory, tiled: bool, n_chunks: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The places and sizes of the segments.
-
-    Raises
-    ------
-    NotOrdinaryError
-        For anything but one offset and count each.
-    """
+    """The places and sizes of the segments."""
     strips = (Tag.STRIP_OFFSETS, Tag.STRIP_BYTE_COUNTS)
     tiles = (Tag.TILE_OFFSETS, Tag.TILE_BYTE_COUNTS)
     codes, others = (tiles, strips) if tiled else (strips, tiles)

@@ -84,11 +84,6 @@ def read_structure(
         Most directories of one file that are followed.
     omexml
         OME-XML to use instead of the file's own.
-
-    Raises
-    ------
-    SourceFormatError
-        If tifffile cannot parse it.
     """
     url = stream.source.url
     with (

@@ -45,11 +45,6 @@ def without_times(
     """Dtype, fill value and attributes of an array, as int64 if it holds dates or durations.
 
     Not-a-time becomes ``_FillValue``.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        For units that CF does not know.
     """
     if dtype.kind not in "mM":
         return dtype, fill_value, dict(attrs)

@@ -577,13 +577,7 @@ def _joined_grid(before: ChunkGrid, new: ChunkGrid, axis: int) -> ChunkGrid:
 
 
 def _check_alike(held: ArrayMetadata, new: ArrayMetadata, axis: int | None) -> None:
-    """Refuse arrays that cannot be appended to each other; with no axis, arrays that differ.
-
-    Raises
-    ------
-    NotRepresentableError
-        Saying in what they differ.
-    """
+    """Refuse arrays that cannot be appended to each other; with no axis, arrays that differ."""
     differing = [
         f"its {what} was {before!r}, now {now!r}"
         for what, before, now in (
