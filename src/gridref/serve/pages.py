@@ -388,6 +388,13 @@ class ReferencePage:
     counts: tuple[int, ...]
     references: References
 
+    def coords(self, rows: Int64Array) -> Int64Array:
+        """int64 (n, ndim), the coords of some chunks, which are numbered as in the box."""
+        if not self.counts:
+            return np.zeros((len(rows), 0), np.int64)
+        inside = np.stack(np.unravel_index(rows, self.counts), axis=1)
+        return inside + np.array(self.first, np.int64)
+
     @property
     def n_bytes(self) -> int:
         """About what it takes in memory."""

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import batched
 
-import numpy as np
-
 from gridref.errors import InvalidRequestError, Message, NotRepresentableError
 from gridref.io import is_local
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -27,7 +25,8 @@ from gridref.serve.conventions import with_conventions
 from gridref.serve.names import IN_ZARR, with_shown_names
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.objects import KeySpace
-from gridref.serve.presence import References, keys_present, native_references
+from gridref.serve.pages import ReferencePage
+from gridref.serve.presence import keys_present, native_references
 from gridref.serve.reader import Reader
 from gridref.serve.views import ArrayView, View, ViewOptions, show, why_not_zarr
 from gridref.typing import Int64Array
@@ -87,30 +86,6 @@ class Target:
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkBox:
-    """The references of a box of an array's chunks.
-
-    Attributes
-    ----------
-    first, counts
-        Coords of the first chunk, and number of chunks along each axis.
-    references
-        Of all chunks, in C order.
-    """
-
-    first: Coords
-    counts: Coords
-    references: References
-
-    def coords(self, rows: Int64Array) -> Int64Array:
-        """int64 (n, ndim), the coords of some chunks, which are numbered as in the box."""
-        if not self.counts:
-            return np.zeros((len(rows), 0), np.int64)
-        inside = np.stack(np.unravel_index(rows, self.counts), axis=1)
-        return inside + np.array(self.first, np.int64)
-
-
-@dataclass(frozen=True, eq=False)
 class Export:
     """How each array of a group gets into references.
 
@@ -132,7 +107,7 @@ class Export:
 
     target: Target
     space: KeySpace
-    boxes: Mapping[str, tuple[ChunkBox, ...]]
+    boxes: Mapping[str, tuple[ReferencePage, ...]]
     reasons: Mapping[str, str]
     decodable: frozenset[str]
     reader: ObjectReader
@@ -166,7 +141,7 @@ class Export:
         """
         arrays = group.all_arrays()
         asked = _asked(materialize, arrays)
-        boxes: dict[str, tuple[ChunkBox, ...]] = {}
+        boxes: dict[str, tuple[ReferencePage, ...]] = {}
         reasons = dict.fromkeys(asked, "it is to be written by value")
         for path, array in arrays.items():
             if path in asked:
@@ -262,7 +237,7 @@ def _asked(materialize: Materialize, arrays: Mapping[str, object]) -> set[str]:
     return asked
 
 
-def _referenced(array: VirtualArray, target: Target) -> tuple[ChunkBox, ...]:
+def _referenced(array: VirtualArray, target: Target) -> tuple[ReferencePage, ...]:
     """The references of an array."""
     view = show(array, target.native)
     if view.why_needs_package:
@@ -274,15 +249,15 @@ def _referenced(array: VirtualArray, target: Target) -> tuple[ChunkBox, ...]:
     return boxes
 
 
-def _boxes(view: ArrayView) -> Iterator[ChunkBox]:
+def _boxes(view: ArrayView) -> Iterator[ReferencePage]:
     """The references of all chunks of a native view, in C order: pieces along the first axis."""
     grid_shape = view.chunk_grid.grid_shape
     if not grid_shape:
-        yield ChunkBox((), (), native_references(view, (), ()))
+        yield ReferencePage((), (), native_references(view, (), ()))
         return
     step = max(1, BOX_CHUNKS // max(1, math.prod(grid_shape[1:])))
     for low in range(0, grid_shape[0], step):
         first = (low, *(0 for _ in grid_shape[1:]))
         counts = (min(step, grid_shape[0] - low), *grid_shape[1:])
         if 0 not in counts:
-            yield ChunkBox(first, counts, native_references(view, first, counts))
+            yield ReferencePage(first, counts, native_references(view, first, counts))

@@ -44,7 +44,6 @@ from gridref.errors import (
 )
 from gridref.faces.exports.references import (
     INLINE_LIMIT_BYTES,
-    ChunkBox,
     Coords,
     Export,
     Materialize,
@@ -68,6 +67,7 @@ from gridref.model.manifest import Source
 from gridref.model.source_policy import common_folders
 from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import ArrayMetadata, group_document
+from gridref.serve.pages import ReferencePage
 from gridref.serve.presence import References
 from gridref.serve.views import View, ViewOptions
 from gridref.typing import Int64Array
@@ -352,7 +352,7 @@ class _Writer:
             self._put({f"{path}/{metadata.chunk_key(at)}": data for at, data in moved})
 
     def _put_references(
-        self, path: str, box: ChunkBox, rows: Int64Array, offset: Coords, written: datetime
+        self, path: str, box: ReferencePage, rows: Int64Array, offset: Coords, written: datetime
     ) -> None:
         """Put references of some chunks of a box, all of them in files.
 
