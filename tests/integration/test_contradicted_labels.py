@@ -143,7 +143,7 @@ def test_instances(tmp_path: Path, layout: Any) -> None:
 
 def test_virtual_datasets_report_it_too(tmp_path: Path) -> None:
     files = write_days(tmp_path, "index", SHIFTED)
-    ds = gridref.open_virtual_mfdataset(files, combine="by_coords", **CUBE)
+    ds = gridref.open_virtual_mfdataset(files, layout=gridref.Labels(CUBE["pattern"]))
     (drift,) = ds.encoding["drift"].of_cause("label-kept")
     assert drift.cases[0].value == "2024-02-01 in the file, 2024-01-01 as its label"
 

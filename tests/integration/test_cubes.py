@@ -237,7 +237,7 @@ def test_forecasts_by_init_and_step(forecasts: tuple[Path, np.ndarray]) -> None:
 
 def test_the_same_as_an_xarray_dataset(tmp_path: Path) -> None:
     expected = ensemble(tmp_path)
-    options: dict[str, Any] = {"pattern": "m{member:d}_", "decode_times": False}
+    options: dict[str, Any] = {"layout": gridref.Labels("m{member:d}_"), "decode_times": False}
     for chosen in ({"concat_dim": ["member", "time"]}, {}):
         ds = gridref.open_virtual_mfdataset(tmp_path / "*.nc", **chosen, **options)
         ds.gridref.save(tmp_path / "cube.gridref")

@@ -281,9 +281,9 @@ def test_bands_of_several_resolutions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["band", "variable"])
 def test_virtual_datasets_equal_the_catalog(bands: Path, tmp_path: Path, field: str) -> None:
-    options = {"mosaic": True, "pattern": f"_{{time:%Y%m%d}}_{{{field}}}.tif"}
-    gridref.build(bands, tmp_path / "cube.gridref", **by_name(**options))
-    virtual = gridref.open_virtual_mfdataset(str(bands), **options)
+    layout = gridref.Mosaic(f"_{{time:%Y%m%d}}_{{{field}}}.tif")
+    gridref.build(bands, tmp_path / "cube.gridref", layout=layout)
+    virtual = gridref.open_virtual_mfdataset(str(bands), layout=layout)
     virtual.gridref.save(tmp_path / "virtual.gridref")
     again = opened(tmp_path / "virtual.gridref")
     with opened(tmp_path / "cube.gridref") as shown, again:

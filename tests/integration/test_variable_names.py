@@ -102,7 +102,8 @@ def test_the_command_builds_and_appends_by_the_options_that_are_kept(
 
 
 def test_a_virtual_dataset_has_them_too(archive: Path) -> None:
-    ds = gridref.open_virtual_mfdataset(sorted(archive.glob("*.nc")), labels=LABELS)
+    layout = gridref.Labels(sources=LABELS)
+    ds = gridref.open_virtual_mfdataset(sorted(archive.glob("*.nc")), layout=layout)
     assert dict(ds["t2m"].sizes) == {"percentile": 3, "time": 9, "x": 2}
     np.testing.assert_array_equal(ds["percentile"].values, PERCENTILES)
     notes = {drift.variable for drift in ds.encoding["drift"].of_cause("names")}

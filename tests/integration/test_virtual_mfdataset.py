@@ -129,9 +129,9 @@ def test_a_level_of_one_list_needs_no_dimension(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "labels", [{"pattern": "{lat:d}.nc"}, {"labels": {"lat": "attribute:lat"}}]
+    "labels", [gridref.Labels("{lat:d}.nc"), gridref.Labels(sources={"lat": "attribute:lat"})]
 )
 def test_files_in_the_order_given_have_no_labels(folder: Path, labels: Any) -> None:
     files = write(folder, "same")
-    with pytest.raises(InvalidRequestError, match="leave out pattern and labels"):
-        gridref.open_virtual_mfdataset(files, "time", combine="nested", **labels)
+    with pytest.raises(InvalidRequestError, match=r"leave out layout=Labels\("):
+        gridref.open_virtual_mfdataset(files, "time", combine="nested", layout=labels)

@@ -26,7 +26,6 @@ from gridref.api.layout.cubes import (
 from gridref.api.layout.facts import Facts
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import Combining, Labels, Layout, Mosaic, Ragged, Row, Stack
-from gridref.api.layout.sources import LabelSources
 from gridref.api.opened_data import open_data
 from gridref.api.opening import subgroup
 from gridref.api.readable import reader_for
@@ -114,14 +113,7 @@ def open_virtual_mfdataset(
     coords: str | Collection[str] = "minimal",
     compat: str = "equals",
     overlap: Literal["raise", "first", "last", "keep"] | None = None,
-    pattern: str | None = None,
-    labels: LabelSources | None = None,
-    stack: str | None = None,
-    mosaic: bool = False,
-    layout: Literal["ragged", "padded"] | None = None,
-    x: str = "x",
-    y: str = "y",
-    tolerance: float = 0.01,
+    layout: Labels | Stack | Mosaic | Ragged | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -135,7 +127,7 @@ def open_virtual_mfdataset(
     concat_dim
         Dimension, or dimensions, to combine along. For ``"by_coords"``, None finds it by itself.
         With several, the labels of each file come from its coordinates, from scalar variables, or
-        from `pattern` and `labels`; places without a file are missing.
+        from ``layout=Labels(...)``; places without a file are missing.
     combine
         ``"by_coords"`` places the files by their index coordinates, and merges files that these do
         not tell apart; ``"nested"`` keeps the given order.
@@ -156,13 +148,9 @@ def open_virtual_mfdataset(
         What to do with repeated labels: ``"raise"``, ``"first"``, ``"last"`` or ``"keep"``, which
         ``"by_coords"`` refuses. The default is ``"raise"`` for ``"by_coords"`` and ``"keep"`` for
         ``"nested"``.
-    pattern, labels
-        Sources of labels in file names and elsewhere, for ``"by_coords"``: as for `gridref.build`.
-    stack, mosaic, layout
-        Other layouts, in place of `combine`, as for `gridref.build`: stacked along a new dimension,
-        as a mosaic by georeferencing, or as instances of differing length.
-    x, y, tolerance
-        As for `gridref.Mosaic`.
+    layout
+        Another layout, in place of `combine`, as for `gridref.build`. `Labels` needs
+        ``"by_coords"``.
     storage_options
         As for `gridref.scan`.
     **options
@@ -186,17 +174,22 @@ def open_virtual_mfdataset(
     given = {**options, "overlap": overlap or _OVERLAP[combine]}
     rules = rules_of(data_vars, coords, compat, given)
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
-    sought = Labels(pattern, sources=labels)
-    way = _way(sought, stack, layout, Mosaic(sought, stack, x, y, tolerance) if mosaic else None)
-    if way is None and combine == "nested" and (sought.pattern or sought.of_files):
-        raise InvalidRequestError(
-            Message(
-                Option("combine", combine),
-                " takes files in the order given, without labels of files: leave out pattern and"
-                " labels, or take ",
-                Option("combine", "by_coords"),
+    sought = Labels() if layout is None else layout.sought
+    if sought.inventory is not None:
+        raise InvalidRequestError("virtual datasets are opened without an inventory: name files")
+    way: Layout | None = layout
+    if isinstance(layout, Labels):
+        way = layout if layout.is_asked_for(()) else None
+        if way is not None and combine == "nested":
+            raise InvalidRequestError(
+                Message(
+                    Option("combine", combine),
+                    " takes files in the order given, without labels of files: leave out ",
+                    Option("layout", layout),
+                    ", or take ",
+                    Option("combine", "by_coords"),
+                )
             )
-        )
 
     def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
         part = _without(subgroup(root, group).with_changes(groups={}), loading.drop_variables)
@@ -207,8 +200,6 @@ def open_virtual_mfdataset(
     tree = nested_urls(files, storage_options)
     joining = Joining(sought.of_variables, reader.read, rules.options)
     joined = joining.each((u, prepared(u, root)) for u, root in scan_each(flat(tree), scanning))
-    if way is None and (sought.pattern or sought.of_files):
-        way = sought
     done = placed(tree, joined, concat_dim, combine, rules, reader.read, way)
     dataset = group_to_dataset(done.unwrap(), reader, loading)
     dataset.encoding["drift"] = joining.told(done.report)
@@ -351,23 +342,6 @@ def _by_label(groups: Mapping[str, VirtualGroup], read: Read) -> dict[str, Virtu
     with suppress(TypeError):  # labels of several types
         urls = [urls[number] for number in facts.by_labels]
     return {url: groups[url] for url in urls}
-
-
-def _way(
-    labels: Labels,
-    stack: str | None,
-    layout: Literal["ragged", "padded"] | None,
-    mosaic: Mosaic | None,
-) -> Layout | None:
-    """The layout that is asked for in place of `combine`, if one is."""
-    if layout is not None:
-        check_choice("layout", layout, ("ragged", "padded"))
-        if mosaic is not None:
-            raise InvalidRequestError(f"layout={layout!r} is another one than a mosaic")
-        return Ragged(stack, layout == "padded", labels)
-    if mosaic is not None:
-        return mosaic
-    return None if stack is None else Stack(stack, labels)
 
 
 def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
