@@ -72,43 +72,13 @@ _HOMES = {
     "scan": "gridref.api.scan",
     "to_kerchunk": "gridref.faces.exports.kerchunk",
     "verify": "gridref.api.verify",
-    # What ``from gridref import *`` leaves out: `copy` would hide Python's module of this name, and
-    # `create_app` needs packages that may be missing.
     "copy": "gridref.api.copying",
     "create_app": "gridref.faces.http.app",
 }
+_NOT_BY_STAR = {"copy", "create_app"}
+"""`copy` would hide Python's module of this name, `create_app` loads a server."""
 
-__all__ = [
-    "Catalog",
-    "CombineOptions",
-    "Groups",
-    "Labels",
-    "Mosaic",
-    "Plate",
-    "Ragged",
-    "RunOptions",
-    "ScanOptions",
-    "Stack",
-    "ViewOptions",
-    "VirtualGroup",
-    "__version__",
-    "build",
-    "concat",
-    "errors",
-    "files_from",
-    "mosaic",
-    "open_catalog",
-    "open_mfdataset",
-    "open_mfdatatree",
-    "open_store",
-    "open_virtual_dataset",
-    "open_virtual_datatree",
-    "open_virtual_mfdataset",
-    "plan",
-    "scan",
-    "to_kerchunk",
-    "verify",
-]
+__all__ = [*sorted({*_HOMES, "__version__", "errors"} - _NOT_BY_STAR)]  # noqa: PLE0604
 
 
 def _html_of(shown: Any) -> str:
