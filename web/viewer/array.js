@@ -23,23 +23,23 @@ async function read(array, selection, signal) {
 
 export class ShownArray {
   // With `steps`, first element and step of the last dimensions, it is a look at the array.
-  static async open(store, path, steps = []) {
+  static async open(store, path, steps = [], attributes = {}) {
     const array = await opened(store, path);
     const served = store.series && ((at, told, signal) => store.series(path, at, told, signal));
-    if (steps.every(([, step]) => step === 1)) return new ShownArray(array, served);
+    if (steps.every(([, step]) => step === 1)) return new ShownArray(array, served, attributes);
     const others = array.shape.slice(steps.length).map(() => [0, 1]);
-    return new LookedAt(array, served, [...others, ...steps], (at, signal) => store.look(path, at, signal));
+    return new LookedAt(array, served, attributes, [...others, ...steps], (at, signal) => store.look(path, at, signal));
   }
 
-  // `served` has the server read a series, if there is one.
-  constructor(array, served) {
+  // `served` has the server read a series, if there is one; `attributes` are stated elsewhere than on the array.
+  constructor(array, served, attributes = {}) {
     Object.assign(this, { array, served });
     this.shape = array.shape;
-    this.meaning = new Meaning(array.attrs, array.dtype);
+    this.attributes = { ...attributes, ...array.attrs };
+    this.meaning = new Meaning(this.attributes, array.dtype);
     this.isText = array.dtype === "string";
     this.isByte = array.dtype === "uint8";
     this.isCount = /^uint|^int/.test(array.dtype);
-    this.attributes = array.attrs;
   }
 
   // Size of the chunks that a picture of these axes needs, of at most so many elements a side.
@@ -115,8 +115,8 @@ export class ShownArray {
 
 // Every so many elements of an array: the server picks those of a plane out of their chunks.
 class LookedAt extends ShownArray {
-  constructor(array, served, steps, look) {
-    super(array, served);
+  constructor(array, served, attributes, steps, look) {
+    super(array, served, attributes);
     Object.assign(this, { steps, look });
     this.shape = array.shape.map((length, axis) => Math.ceil((length - steps[axis][0]) / steps[axis][1]));
   }

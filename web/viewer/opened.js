@@ -6,9 +6,9 @@ import { bandsOf } from "./composite.js";
 const MOST_LABELS = 1_000_000;
 
 export class Opened {
-  static async level(store, { path, dims, coordinates: paths, earth, channels, steps }) {
+  static async level(store, { path, dims, coordinates: paths, earth, channels, attributes, steps }) {
     const [array, ...coordinates] = await Promise.all([
-      ShownArray.open(store, path, steps ?? []),
+      ShownArray.open(store, path, steps ?? [], attributes),
       ...paths.map((each, axis) => (each ? coordinateOf(store, each, MOST_LABELS, steps?.[axis]) : null)),
     ]);
     steps?.forEach(([first, step], axis) => {
@@ -20,6 +20,8 @@ export class Opened {
   constructor(path, dims, array, coordinates, { earth, channels }) {
     Object.assign(this, { path, dims, array, coordinates, earth, channels, shape: array.shape, meaning: array.meaning, isByte: array.isByte });
     this.problems = [];
+    // HDF5 may name no dimensions: what labels them does.
+    this.names = dims.map((dim, axis) => (/^phony_dim_/.test(dim) ? coordinates[axis]?.title ?? dim : dim));
     // Done when the values of coordinates are there, which are read beside the array's own, or are
     // known not to come: labels that cannot be read are no reason to show nothing.
     this.labels = Promise.all(coordinates.map((each, axis) => each?.reading.catch((error) => this.number(axis, error))));

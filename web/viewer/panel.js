@@ -26,7 +26,7 @@ function sliders(viewer) {
     ...through.map((axis) => [axis, "", opened.shape[axis] - 1, shown.at]),
     ...wide.map((axis) => [axis, "from ", opened.shape[axis] - MOST_ALONG, shown.windows]),
   ].map(([axis, prefix, most, places]) => {
-    const name = `${prefix}${opened.dims[axis]}`;
+    const name = `${prefix}${opened.names[axis]}`;
     const act = (value) => {
       places[axis] = value;
       return viewer.load();
@@ -43,7 +43,7 @@ export function zooms(viewer) {
 
 function display(viewer) {
   const { opened, shown } = viewer;
-  const axes = opened.dims.map((dim, axis) => [axis, dim]);
+  const axes = opened.names.map((name, axis) => [axis, name]);
   const sizes = viewer.levels.map(({ shape }, level) => [level, shape.join(" × ")]);
   const turn = (name, other) => (value) => {
     if (shown[other] === Number(value)) shown[other] = shown[name];

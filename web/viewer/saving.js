@@ -76,7 +76,7 @@ function reached(lines, written) {
 }
 
 async function savePicture({ opened, picture, legend, shown }) {
-  const hidden = shown.hiddenAxes().filter((axis) => opened.shape[axis] > 1).map((axis) => `${opened.dims[axis]} ${opened.label(axis, shown.at[axis])}`);
+  const hidden = shown.hiddenAxes().filter((axis) => opened.shape[axis] > 1).map((axis) => `${opened.names[axis]} ${opened.label(axis, shown.at[axis])}`);
   const canvas = drawnTogether([picture.place, legend], [opened.heading, hidden.join(", ")].filter(Boolean));
   const content = await new Promise((done) => canvas.toBlob(done));
   download(`${opened.path.split("/").at(-1)}.png`, content);

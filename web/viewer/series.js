@@ -9,6 +9,7 @@ import { download } from "./saving.js";
 const MOST_ROWS = 200;
 const BINS = 64;
 const SIDE = 64;
+const GAPS = 50; // times as long as what is between them
 const APART = 110; // of words below the line
 
 function styled() {
@@ -50,9 +51,19 @@ function drawnBy(place, options, data, span = undefined, looked = () => {}) {
   return place;
 }
 
+// Whether most of a plot would be gaps, as between passes of a satellite.
+function isMostlyGaps(values) {
+  const steps = values.subarray(1).map((value, i) => Math.abs(value - values[i])).sort();
+  return steps[steps.length >> 1] * steps.length * GAPS < Math.abs(values.at(-1) - values[0]);
+}
+
 // What a series is along: the coordinate of its dimension, else the numbers of its elements.
 export function alongOf(coordinate, name, n) {
   const label = (i) => coordinate?.label(i) ?? String(i);
+  if (coordinate?.isOrdered && n > 1 && isMostlyGaps(coordinate.values)) {
+    const ticks = (low, high, most) => ticksBetween(low, high, most).filter(Number.isInteger).map((i) => [i, String(i)]);
+    return { values: Float64Array.from({ length: n }, (_, i) => i), ticks, label, heading: `number along ${name}` };
+  }
   if (coordinate?.isOrdered && n > 1) {
     return { values: coordinate.values, ticks: (...range) => coordinate.ticks(...range), label, heading: coordinate.heading() };
   }
@@ -70,6 +81,10 @@ export function seriesPlot({ values, words }, axis, meaning, title, span = []) {
   const isTurned = along.length > 1 && along[0] > along.at(-1);
   const turned = (each) => (isTurned ? Array.from(each).reverse() : Array.from(each));
   const place = element("div", { class: "plot", role: "img", "aria-label": told });
+  const known = turned(Array.from(values, (value) => (Number.isFinite(value) ? value : null)));
+  const isShort = values.length < 60;
+  const isGap = (i) => (known[i] ?? null) === null;
+  const lonely = [...known.keys()].filter((i) => !isGap(i) && isGap(i - 1) && isGap(i + 1)); // no line goes through them
   let named = new Map(); // words of round values
   const options = {
     axes: [
@@ -83,7 +98,7 @@ export function seriesPlot({ values, words }, axis, meaning, title, span = []) {
       },
       { label: meaning.units, labelSize: meaning.units ? 20 : 0 },
     ],
-    line: { points: { show: values.length < 60, size: 5 }, spanGaps: false },
+    line: { points: { show: true, size: isShort ? 5 : 3, filter: () => (isShort ? null : lonely) }, spanGaps: false },
     hooks: {
       setCursor: [({ cursor }) => {
         if (cursor.idx === null || cursor.idx === undefined) return;
@@ -92,8 +107,7 @@ export function seriesPlot({ values, words }, axis, meaning, title, span = []) {
       }],
     },
   };
-  const known = Array.from(values, (value) => (Number.isFinite(value) ? value : null));
-  drawnBy(place, options, [turned(along), turned(known)], ...span);
+  drawnBy(place, options, [turned(along), known], ...span);
   const save = element("button", { type: "button", onclick: () => download("series.csv", new Blob([table(values, axis, meaning)], { type: "text/csv" })) }, "Download CSV");
   return element("figure", { class: "series" }, element("figcaption", {}, told), place, under, save, rows(values.length, words, axis.label));
 }

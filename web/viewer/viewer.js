@@ -323,10 +323,10 @@ export class Viewer {
   // Nothing while other values are on their way: those shown are not of the place that is asked for.
   tell() {
     if (this.isStale) return;
-    const { dims } = this.opened;
+    const { names } = this.opened;
     const at = this.elementAt();
     const values = this.words.map((words, number) => (this.parts && this.shown.composite.isOfChannels ? `${this.parts[number].label} ` : "") + words(...this.picture.cursor));
-    const place = dims
+    const place = names
       .map((dim, axis) => (this.parts && axis === this.shown.composite.axis ? "" : `${dim} ${this.opened.label(axis, at[axis])}`))
       .filter(Boolean);
     if (this.earth && !(this.opened.coordinates[this.shown.rows]?.isLatitude)) place.push(onEarth(...this.earth.at(this.picture.cursor[1] + 0.5, this.picture.cursor[0] + 0.5)));
@@ -345,7 +345,7 @@ export class Viewer {
 
   async plot() {
     if (!this.picture.cursor) return;
-    const { array, coordinates, dims, meaning, shape } = this.opened;
+    const { array, coordinates, names, meaning, shape } = this.opened;
     const [axis, at] = [this.shown.seriesAxis(), this.elementAt()];
     this.plotting?.abort();
     const { signal } = (this.plotting = new AbortController());
@@ -354,14 +354,14 @@ export class Viewer {
       const told = (share) => !signal.aborted && this.plotted.replaceChildren(element("p", { role: "status" }, `Reading … ${Math.floor(100 * share)} %`));
       const series = await array.series(axis, at, told, signal);
       if (signal.aborted) return;
-      const place = dims.map((dim, other) => (other === axis ? "" : `${dim} ${this.opened.label(other, at[other])}`)).filter(Boolean);
-      const title = `${this.opened.title} along ${dims[axis]} at ${place.join(", ")}`;
+      const place = names.map((dim, other) => (other === axis ? "" : `${dim} ${this.opened.label(other, at[other])}`)).filter(Boolean);
+      const title = `${this.opened.title} along ${names[axis]} at ${place.join(", ")}`;
       const looked = (span) => {
         this.shown.span = span;
         this.keep();
       };
       const span = [this.shown.span, looked];
-      this.plotted.replaceChildren(seriesPlot(series, alongOf(coordinates[axis], dims[axis], shape[axis]), meaning, title, span));
+      this.plotted.replaceChildren(seriesPlot(series, alongOf(coordinates[axis], names[axis], shape[axis]), meaning, title, span));
       Object.assign(this.shown, { point: at, isPlotted: true });
       this.keep();
       if (this.place.dataset.ready === "failed") this.recovered();

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pyproj import CRS, Transformer
 
+from gridref.faces.web.conventions import as_stated, nexus_axis
 from gridref.faces.web.earth import earth_of
 from gridref.model.array import VirtualArray, VirtualGroup
 
@@ -145,3 +146,30 @@ def test_what_a_satellite_sees_is_counted_in_angles() -> None:
 def test_mappings_that_say_nothing(mapping: dict[str, Any]) -> None:
     group = VirtualGroup({"a": of(PLANE, "y", "x", grid_mapping="m"), "m": of(0, **mapping)})
     assert earth_of(group, "a") is None
+
+
+def test_sweeps_of_radars_go_round_them() -> None:
+    below = VirtualGroup(
+        {"data": of(PLANE.astype("u1"), "ray", "bin")},
+        {"what": VirtualGroup(attrs={"gain": 0.5, "offset": -32, "nodata": 255, "undetect": 0})},
+    )
+    where = {"elangle": 0.6, "nrays": 3, "nbins": 4, "rstart": 1.0, "rscale": 500.0}
+    sweep = VirtualGroup({}, {"data1": below, "where": VirtualGroup(attrs=where)})
+    place = VirtualGroup(attrs={"lat": 47.0, "lon": 3.1})
+    group = VirtualGroup({}, {"dataset1": sweep, "where": place})
+    path = "dataset1/data1/data"
+    found = earth_of(group, path)
+    assert found == {"sweep": [47.0, 3.1, 0.6, 1000.0, 500.0], "dims": ["ray", "bin"]}
+    stated = as_stated(group, path).attrs
+    assert (stated["scale_factor"], stated["add_offset"]) == (0.5, -32)
+    assert stated["missing_value"] == [255, 0]
+    assert earth_of(VirtualGroup({}, {"dataset1": sweep}), path) is None  # nowhere
+
+
+def test_axes_of_nexus_label_the_signal() -> None:
+    named = {"NX_class": "NXdata", "axes": ["y", "x"]}
+    labels = {"y": of([1.0, 2, 3], "phony_dim_0"), "x": of([4.0, 5, 6], "phony_dim_0")}
+    square = of(np.zeros((3, 3)), "phony_dim_0", "phony_dim_0")
+    group = VirtualGroup({}, {"scan": VirtualGroup({"counts": square, **labels}, attrs=named)})
+    assert [nexus_axis(group, "scan/counts", axis) for axis in (0, 1)] == ["scan/y", "scan/x"]
+    assert nexus_axis(group, "scan/x", 0) is None

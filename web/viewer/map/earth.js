@@ -3,6 +3,7 @@ import proj4 from "proj4";
 import { valueAt } from "../places.js";
 
 const RADIANS = Math.PI / 180;
+const EARTH = 6371e3; // metres
 
 // By coordinates of one dimension each; `toEarth` turns what they count into longitude and latitude.
 export function alongAxes(xs, ys, toEarth = (x, y) => [x, Math.min(90, Math.max(-90, y))]) {
@@ -29,6 +30,18 @@ export function rotated([latitude, longitude, turn]) {
     const up = sine * Math.sin(b) + cosine * Math.cos(b) * Math.cos(a);
     const east = Math.atan2(-Math.cos(b) * Math.sin(a), Math.sin(b) * cosine - Math.cos(b) * Math.cos(a) * sine);
     return [turned(longitude + east / RADIANS), Math.asin(Math.max(-1, Math.min(1, up))) / RADIANS];
+  };
+}
+
+// Of a sweep of a weather radar, by its rays from the north on and their bins; along the ground of a round earth.
+export function swept([latitude, longitude, elevation, first, size], n_rays, [row0, column0]) {
+  const [sine, cosine] = [Math.sin(latitude * RADIANS), Math.cos(latitude * RADIANS)];
+  return (column, row) => {
+    const away = ((first + (column + column0) * size) * Math.cos(elevation * RADIANS)) / EARTH;
+    const azimuth = (2 * Math.PI * (row + row0)) / n_rays;
+    const up = sine * Math.cos(away) + cosine * Math.sin(away) * Math.cos(azimuth);
+    const east = Math.atan2(Math.sin(azimuth) * Math.sin(away) * cosine, Math.cos(away) - sine * up);
+    return [turned(longitude + east / RADIANS), Math.asin(up) / RADIANS];
   };
 }
 

@@ -1,6 +1,6 @@
 // What there is of places on earth, by what the page says of an array: its coordinates, or its projection.
 import { ShownArray } from "../array.js";
-import { alongAxes, everywhere, projected, rotated } from "./earth.js";
+import { alongAxes, everywhere, projected, rotated, swept } from "./earth.js";
 import { extentOf, Mesh } from "./mesh.js";
 
 const UNEVEN = 0.02; // of a step: coordinates that are less even are drawn where they are
@@ -33,6 +33,7 @@ export async function placeOnEarth(store, opened, { rows, columns }, windows) {
   }
   const isTheirs = earth && [dims[rows], dims[columns]].every((dim) => earth.dims.includes(dim));
   if (!isTheirs || Math.min(lengths.rows, lengths.columns) < 2) return null;
+  if (earth.sweep) return new Place(swept(earth.sweep, opened.shape[rows], [windows[rows][0], windows[columns][0]]), lengths);
   if (earth.latitude) return new Place(await read(store, opened, rows, columns, windows), lengths);
   if (!areOrdered || dims[rows] !== earth.dims[0]) return null;
   if (earth.pole) return new Place(alongAxes(xs, ys, rotated(earth.pole)), lengths);

@@ -34,6 +34,7 @@ from gridref.faces.http.requests import tag_matches
 from gridref.faces.http.site import ServedCatalog, public_text
 from gridref.faces.http.working import GoesOn
 from gridref.faces.web.cells import Cells, places_of
+from gridref.faces.web.conventions import as_stated
 from gridref.faces.web.download import Selected
 from gridref.faces.web.geotiff_file import Raster
 from gridref.faces.web.levels import Level, levels
@@ -113,9 +114,7 @@ class Wanted:
     @property
     def array(self) -> VirtualArray:
         """The array."""
-        found = self.catalog.group[self.path]
-        assert isinstance(found, VirtualArray)
-        return found
+        return as_stated(self.catalog.group, self.path)
 
     @property
     def level(self) -> Level:

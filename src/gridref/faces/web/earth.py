@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from gridref.faces.web.conventions import sweep_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import compass_of, text_of, wkt_of
 
@@ -43,11 +44,15 @@ def earth_of(group: VirtualGroup, path: str) -> dict[str, Any] | None:
         ``dims`` of rows and columns, and one of ``latitude`` and ``longitude``, paths of arrays
         whose last two dimensions these are; ``pole``, latitude and longitude of a rotated pole and
         its turn; and ``projection``, a text of PROJ, with ``units``, how many metres a unit of each
-        coordinate is.
+        coordinate is; and ``sweep`` of a weather radar: see `sweep_of`.
     """
     array = group[path]
     assert isinstance(array, VirtualArray)
-    return _two_dimensional(group, path, array) or _mapped(group, path, array)
+    return (
+        _two_dimensional(group, path, array)
+        or _mapped(group, path, array)
+        or sweep_of(group, path, array)
+    )
 
 
 # Two-dimensional latitude and longitude

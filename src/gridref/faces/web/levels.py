@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
 from typing import Any
 
 from gridref.errors import InvalidRequestError
 from gridref.faces.picture import shortened
+from gridref.faces.web.conventions import nexus_axis, stated
 from gridref.faces.web.earth import earth_of
 from gridref.faces.web.look import (
     LOOK_BYTES,
@@ -41,6 +42,8 @@ class Level:
         Where its elements are on earth; see `earth_of`.
     channels
         Which dimension has the channels of microscopy, and how each is shown; see `_channels`.
+    attributes
+        Attributes of CF that say what its format states elsewhere.
     steps
         Of a look at the array, for each dimension the first element and the step to the next one
         (`gridref.faces.web.look`); None for the array itself.
@@ -52,6 +55,7 @@ class Level:
     coordinates: tuple[str | None, ...]
     earth: dict[str, Any] | None = None
     channels: dict[str, Any] | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
     steps: tuple[tuple[int, int], ...] | None = None
 
     @classmethod
@@ -59,9 +63,13 @@ class Level:
         """The level that an array is."""
         array = group[path]
         assert isinstance(array, VirtualArray)
-        labels = tuple(_coordinate(group, path, dim) for dim in array.dims)
+        labels = tuple(
+            nexus_axis(group, path, axis) or _coordinate(group, path, dim)
+            for axis, dim in enumerate(array.dims)
+        )
         channels = _channels(_multiscale(group, path), array.shape)
-        return cls(path, array.shape, array.dims, labels, earth_of(group, path), channels)
+        earth = earth_of(group, path)
+        return cls(path, array.shape, array.dims, labels, earth, channels, stated(group, path))
 
     def among(self, paths: Container[str]) -> Level:
         """It with only those coordinates that are there."""
