@@ -186,7 +186,7 @@ scratch = Scratch()
 
 RESOLVE_PIECES = 65_536
 """Pieces resolved to manifest rows at a time: bounds the memory of a plan."""
-TASKS_PER_THREAD = 4
+TASKS_PER_THREAD = 3
 """Tasks that a batch is cut into for each thread, if they do not get too small."""
 
 _N_CORES = os.cpu_count() or 1
@@ -276,8 +276,7 @@ class Reader:
         is_copied
             Whether the caller copies and drops the result. Its memory is then used again.
         out
-            Memory for the result: an array of its shape (before axes are dropped) and dtype. It is
-            filled from the files, not from overlays.
+            Memory for the result: an array of its shape (before axes are dropped) and dtype.
 
         Returns
         -------
@@ -291,36 +290,33 @@ class Reader:
         ReadError
             If an existing chunk cannot be read or decoded; names the chunk.
         """
-        if out is not None:
-            return self._read_into(out, array, selection, name)
         plan, choice = plan_with_overlays(array, selection)
+        if out is not None and (out.shape, out.dtype) != (plan.shape, array.dtype):
+            raise InvalidRequestError(
+                f"the result has shape {plan.shape} and dtype {array.dtype}: it does not fit into"
+                f" an array of shape {out.shape} and dtype {out.dtype}"
+            )
+        new = scratch.empty if is_copied or out is not None else empty
 
-        def read(plan: ReadPlan) -> NDArray[Any]:
-            values = (scratch.empty if is_copied else empty)(plan.shape, array.dtype)
+        def read(plan: ReadPlan, out: NDArray[Any] | None = None) -> NDArray[Any]:
+            values = new(plan.shape, array.dtype) if out is None else out
             self._execute(_looked_up(plan.crosses), values, name)
             return plan.finish(values)
 
         if choice is None:
-            return read(plan)
-        return self._read_or(
+            return read(plan, out)
+        values = self._read_or(
             choice.overlays,
             plan_in_files(array, choice.parts[: choice.n_covered]),
             partial(read, plan),
             lambda: read(plan_read(array, selection)),
         )
-
-    def _read_into(
-        self, out: NDArray[Any], array: VirtualArray, selection: Any, name: str | None
-    ) -> NDArray[Any]:
-        """Read a selection of the files into memory of the caller's."""
-        plan = plan_read(array, selection)
-        if (out.shape, out.dtype) != (plan.shape, array.dtype):
-            raise InvalidRequestError(
-                f"the result has shape {plan.shape} and dtype {array.dtype}: it does not fit into"
-                f" an array of shape {out.shape} and dtype {out.dtype}"
-            )
-        self._execute(_looked_up(plan.crosses), out, name)
-        return plan.finish(out)
+        if out is None:
+            return values
+        # Not read into it: threads may still write what comes late of an overlay that failed.
+        result = plan.finish(out)
+        result[...] = values
+        return result
 
     def _read_or(
         self,
