@@ -162,7 +162,7 @@ from gridref.codecs.encode import (
     encode_chunk,
     gzip_from_zlib,
 )
-from gridref.codecs.pipeline import codec_named, decode_chunk, why_not
+from gridref.codecs.pipeline import codec_named, decode_chunk, decode_together, why_not
 from gridref.codecs.stage import (
     ArrayCodec,
     ArraySpec,
@@ -187,6 +187,7 @@ __all__ = [
     "as_u1",
     "codec_named",
     "decode_chunk",
+    "decode_together",
     "encode_bytes_codecs",
     "encode_chunk",
     "gzip_from_zlib",

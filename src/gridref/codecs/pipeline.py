@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -292,6 +292,52 @@ def decode_chunk(
     pipeline = _resolve(encoding, shape, 0)
     pipeline.compare(data, filter_mask)
     return pipeline.run(data, out)
+
+
+def decode_together(
+    data: Sequence[bytes | memoryview], encoding: Encoding, shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Turn many small stored chunks into elements, with few calls a chunk.
+
+    Parameters
+    ----------
+    data
+        The stored bytes of each.
+    encoding
+        Of all of them; it begins with ``bytes``.
+    shape
+        Of each of them.
+
+    Returns
+    -------
+    numpy.ndarray
+        The elements, (chunks, ``*shape``).
+
+    Raises
+    ------
+    DecodeError
+        If the bytes are not what the codec chain produces. `decode_chunk` says of which chunk.
+    """
+    serial, *coded = encoding.codecs
+    found: Sequence[Raw] = data
+    name = serial.name
+    try:
+        for (name, decode, n_bytes), codec in zip(
+            _resolve(encoding, shape, 0).bytes_stages, reversed(coded), strict=True
+        ):
+            step = _of_kind(BytesCodec, name)
+            if step.together is None or n_bytes is None:
+                found = [decode(raw) for raw in found]
+            else:
+                chunks = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), n_bytes)
+                found = [*step.together(codec.configuration)(chunks)]
+            if n_bytes is not None and any(len(raw) != n_bytes for raw in found):
+                raise ValueError(f"not all chunks decode to {n_bytes} bytes")
+    except Exception as error:  # each of the many decoders has its own exceptions
+        raise DecodeError(f"codec {name}: {error}") from error
+    whole = (len(data), *shape)
+    stacked = replace(encoding, codecs=(serial,), chunk_shape=whole)
+    return decode_chunk(b"".join(found), stacked, whole)
 
 
 @lru_cache(maxsize=4096)

@@ -18,6 +18,7 @@ from gridref.codecs.stage import (
     Config,
     Fill,
     Raw,
+    Together,
     as_u1,
     four_more_bytes,
     same_bytes,
@@ -49,6 +50,15 @@ def unshuffle(raw: Raw, element_bytes: int, out: NDArray[np.uint8] | None = None
         _transpose(part, out[first : first + part.size])
     out[whole:] = planes[whole:]
     return out
+
+
+def unshuffle_together(chunks: NDArray[np.uint8], element_bytes: int) -> NDArray[np.uint8]:
+    """The same for many chunks of one size, (chunks, bytes)."""
+    n_chunks, n_bytes = chunks.shape
+    whole = n_bytes - n_bytes % element_bytes
+    planes = chunks[:, :whole].reshape(n_chunks, element_bytes, -1)
+    elements = planes.transpose(0, 2, 1).reshape(n_chunks, whole)
+    return np.concatenate((elements, chunks[:, whole:]), 1) if whole < n_bytes else elements
 
 
 def _transpose(planes: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
@@ -83,6 +93,11 @@ def _shuffle_filler(config: Config, spec: ArraySpec) -> Fill:
     return lambda raw, out: unshuffle(raw, element_bytes, np.frombuffer(out, np.uint8))
 
 
+def _shuffle_together(config: Config) -> Together:
+    element_bytes = int(config.get("elementsize", 4))
+    return lambda chunks: unshuffle_together(chunks, element_bytes)
+
+
 def _shuffle_problem(config: Config) -> str | None:
     size = config.get("elementsize", 4)
     return None if isinstance(size, int) and size >= 1 else f"elementsize must be >= 1, got {size}"
@@ -108,6 +123,7 @@ CODECS: dict[str, AnyCodec] = {
         same_bytes,
         problem=_shuffle_problem,
         filler=_shuffle_filler,
+        together=_shuffle_together,
     ),
     "numcodecs.fletcher32": BytesCodec(
         lambda config, decoded_bytes, spec: _check_fletcher32, four_more_bytes

@@ -34,6 +34,9 @@ type Check = Callable[[Raw, int], None]
 type Fill = Callable[[Raw, memoryview], Raw]
 """Decodes bytes into memory of exactly their decoded size; returns the written part of it."""
 
+type Together = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
+"""Decodes the bytes of many chunks of one size, (chunks, bytes)."""
+
 type Config = Mapping[str, Any]
 """A codec's configuration, decoded from JSON."""
 
@@ -118,6 +121,8 @@ class BytesCodec:
     filler
         Makes the function that decodes into given memory, which saves a copy into the output; None
         for a codec that cannot.
+    together
+        Makes the function that decodes many chunks at once; None for a codec that gains nothing.
     """
 
     decoder: Callable[[Config, int | None, ArraySpec], BytesDecode]
@@ -125,6 +130,7 @@ class BytesCodec:
     required: tuple[str, ...] = ()
     problem: Callable[[Config], str | None] = _no_problem
     filler: Callable[[Config, ArraySpec], Fill] | None = None
+    together: Callable[[Config], Together] | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from gridref.cache import LRU, Load
 from gridref.codecs import decode_chunk
 from gridref.errors import (
+    DecodeError,
     GridrefError,
     InvalidRequestError,
     OverlayNotUsedWarning,
@@ -59,7 +60,7 @@ from gridref.serve.plan import (
     plan_with_overlays,
     runs_of,
 )
-from gridref.serve.tasks import Buffer, Chunk, Task, can_stack, deliver_stacked, tasks_of
+from gridref.serve.tasks import Buffer, Chunk, Task, deliver_stacked, tasks_of, together
 
 # Errors that no reader takes for a missing chunk
 
@@ -470,10 +471,11 @@ class Reader:
                 future.cancel()
 
     def _run(self, task: Task, out: NDArray[Any]) -> None:
-        if can_stack(task.pieces, task.batch, task.members, task.rows):
-            stored = self._fetch_together(task)
-            deliver_stacked(task.pieces, task.batch, task.members, stored, out)
-            return
+        rows, is_compressed = together(task)
+        if len(rows) and self._delivered_stacked(task.part(rows), is_compressed, out):
+            if len(rows) == len(task.members):
+                return
+            task = task.part(np.setdiff1d(np.arange(len(task.members)), rows))
         claimed: set[Hashable] = set()
         try:
             waiting, others = self._begin(task, claimed, out)
@@ -486,9 +488,18 @@ class Reader:
         for chunk, load in others:
             decoded = load.value()
             if decoded is None:  # what failed may have been another chunk
-                self._run(task.only(chunk.row), out)
+                self._run(task.part(np.array([chunk.row])), out)
             else:
                 chunk.deliver(decoded, out)
+
+    def _delivered_stacked(self, task: Task, is_compressed: bool, out: NDArray[Any]) -> bool:
+        """Read chunks that are alike; False if one is damaged: the caller finds which."""
+        stored = self._fetch(task) if is_compressed else self._fetch_together(task)
+        try:
+            deliver_stacked(task, stored, out)
+        except DecodeError:
+            return False
+        return True
 
     def _begin(
         self, task: Task, claimed: set[Hashable], out: NDArray[Any]

@@ -1,7 +1,7 @@
 """Cut the work of a read into tasks for threads.
 
-A `Task` has pieces of one source. Its chunks are decoded one by one, unless many of them are alike
-and uncompressed: these are decoded together. Archives with a few bytes per chunk (time axes with a
+A `Task` has pieces of one source. Its chunks are decoded one by one, unless many of them are small
+and alike: these are decoded together. Archives with a few bytes per chunk (time axes with a
 chunk length of 1, for example) would otherwise spend all their time in the interpreter.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.cache import LRU
-from gridref.codecs import decode_chunk, unpack
+from gridref.codecs import decode_chunk, decode_together, unpack
 from gridref.errors import DecodeError, Place, ReadError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
@@ -66,11 +66,9 @@ class Task:
             return None
         return self.rows.sources[int(self.rows.source[0])]
 
-    def only(self, row: int) -> Task:
-        """A task of one of the pieces."""
-        return Task(
-            self.pieces, self.batch, self.members[row : row + 1], self.rows.take(np.array([row]))
-        )
+    def part(self, rows: NDArray[np.int64]) -> Task:
+        """A task of some of the pieces."""
+        return Task(self.pieces, self.batch, self.members[rows], self.rows.take(rows))
 
     def place_at(self, start: int | None) -> Place:
         """Which stored chunk holds a byte of the source, for messages."""
@@ -275,7 +273,7 @@ def _cut(whole: Task, n_tasks: int, kept: LRU[NDArray[Any]]) -> Iterator[Task]:
         yield whole
         return
     for part in np.split(np.arange(rows.n_rows), cuts):
-        yield Task(whole.pieces, whole.batch, whole.members[part], rows.take(part))
+        yield whole.part(part)
 
 
 def _work(whole: Task, kept: LRU[NDArray[Any]]) -> NDArray[np.int64]:
@@ -298,60 +296,83 @@ def absent_value(array: VirtualArray, encoding: Encoding) -> Any:
     return value[0]
 
 
-# Many alike chunks of plain bytes, decoded together
+# Many small chunks that are alike, decoded together
 
 LEAST_PIECES = 16
 MOST_CHUNK_BYTES = 4096
-"""Larger chunks gain nothing: their time goes into copying."""
+"""Larger chunks gain nothing: their time goes into decoding and copying."""
 
 
-def can_stack(
-    cross: PieceSet, batch: PieceBatch, members: Int64Array, rows: ChunkManifest
-) -> TypeGuard[CrossProduct]:
-    """Whether pieces can be delivered by `deliver_stacked`.
+def together(task: Task) -> tuple[NDArray[np.int64], bool]:
+    """Rows of a task that `deliver_stacked` can take, and whether they are compressed.
 
-    They can if all are selected by slices and held by small chunks of one encoding, without any
-    codec but ``bytes``, of one decoded shape and stored length.
+    All of them are selected by slices and held by small chunks of one encoding and shape. Chunks
+    that are compressed are wanted whole; the cache may keep others of them.
     """
-    if len(members) < LEAST_PIECES or rows.length[0] > MOST_CHUNK_BYTES:
-        return False
-    if not isinstance(cross, CrossProduct):
-        return False
-    if not all(isinstance(axis.pieces, SliceProjection) for axis in cross.axes):
-        return False
-    encoding = cross.array.encodings[int(batch.encoding[members[0]])]
-    return (
-        [codec.name for codec in encoding.codecs] == ["bytes"]
-        and not encoding.prefix
-        and rows.filter_mask is None
-        and bool((rows.length == rows.length[0]).all())
-        and bool((batch.encoding[members] == batch.encoding[members[0]]).all())
-        and bool((batch.shape[members] == batch.shape[members[0]]).all())
-        and int(rows.length[0]) == _chunk_bytes(encoding, batch.shape[members[0]])
+    nothing = np.zeros(0, np.int64), False
+    cross, batch, members, rows = task.pieces, task.batch, task.members, task.rows
+    if len(members) < LEAST_PIECES or not _is_cut_by_slices(cross):
+        return nothing
+    some = members[len(members) // 2]
+    encoding, shape = cross.array.encodings[int(batch.encoding[some])], batch.shape[some]
+    n_bytes = int(np.prod(shape)) * encoding.dtype.itemsize
+    if n_bytes > MOST_CHUNK_BYTES or encoding.prefix or not _is_plain(encoding):
+        return nothing
+    are = (batch.encoding[members] == batch.encoding[some]) & (batch.shape[members] == shape).all(1)
+    if rows.filter_mask is not None:
+        are &= rows.filter_mask == 0
+    is_compressed = len(encoding.codecs) > 1
+    are &= _are_whole(cross, batch, members) if is_compressed else rows.length == n_bytes
+    found = np.flatnonzero(are)
+    return (found, is_compressed) if len(found) >= LEAST_PIECES else nothing
+
+
+def _is_cut_by_slices(pieces: PieceSet) -> TypeGuard[CrossProduct]:
+    return isinstance(pieces, CrossProduct) and all(
+        isinstance(axis.pieces, SliceProjection) for axis in pieces.axes
     )
 
 
-def _chunk_bytes(encoding: Encoding, shape: Int64Array) -> int:
-    return int(np.prod(shape)) * encoding.dtype.itemsize
+def _is_plain(encoding: Encoding) -> bool:
+    """Whether its only array codec is ``bytes``."""
+    return encoding.codecs[0].name == "bytes"
 
 
-def deliver_stacked(
-    cross: CrossProduct,
-    batch: PieceBatch,
-    members: Int64Array,
-    data: Sequence[bytes | memoryview],
-    out: NDArray[Any],
-) -> None:
+def _are_whole(cross: CrossProduct, batch: PieceBatch, members: Int64Array) -> NDArray[np.bool_]:
+    """Whether all of the pieces' chunks is wanted, in their order."""
+    whole = np.ones(len(members), bool)
+    for axis, along in enumerate(cross.axes):
+        assert isinstance(along.pieces, SliceProjection)
+        piece = batch.piece[members, axis]
+        whole &= (along.pieces.start[piece] == 0) & (along.pieces.step[piece] == 1)
+        whole &= along.pieces.count[piece] == batch.shape[members, axis]
+    return whole
+
+
+def deliver_stacked(task: Task, data: Sequence[bytes | memoryview], out: NDArray[Any]) -> None:
     """Decode chunks as one array with an axis in front, and copy their elements to the output.
 
     Parameters
     ----------
+    task
+        All of it is alike; see `together`.
     data
-        The chunks' bytes back to back, in any number of buffers.
+        The chunks' bytes. Those that are not compressed are back to back in any number of buffers.
+
+    Raises
+    ------
+    DecodeError
+        If a chunk is not what its codecs produce.
     """
+    cross, batch, members = task.pieces, task.batch, task.members
+    assert isinstance(cross, CrossProduct)
     encoding = cross.array.encodings[int(batch.encoding[members[0]])]
-    shape = (len(members), *batch.shape[members[0]].tolist())
-    stacked = decode_chunk(b"".join(data), replace(encoding, chunk_shape=shape), shape)
+    shape = tuple(batch.shape[members[0]].tolist())
+    if len(encoding.codecs) > 1:
+        stacked = decode_together(data, encoding, shape)
+    else:
+        whole = (len(members), *shape)
+        stacked = decode_chunk(b"".join(data), replace(encoding, chunk_shape=whole), whole)
     pieces = batch.piece[members]
     for alike in _alike(cross, pieces):
         values = stacked[(alike, *cross.in_chunk(pieces[alike[0]]))]

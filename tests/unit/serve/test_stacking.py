@@ -11,8 +11,8 @@ from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest
-from gridref.serve.plan import look_up, plan_points, plan_read
-from gridref.serve.tasks import LEAST_PIECES, MOST_CHUNK_BYTES, can_stack, deliver_stacked
+from gridref.serve.plan import PieceSet, look_up, plan_points, plan_read
+from gridref.serve.tasks import LEAST_PIECES, MOST_CHUNK_BYTES, Task, deliver_stacked, together
 from gridref.testing.builders import chunked_array
 
 U1 = np.dtype("u1")
@@ -44,11 +44,15 @@ def inline(
     )
 
 
-def stacks(array: VirtualArray, selection: Any = None) -> bool:
+def task_of(pieces: PieceSet) -> Task:
+    (batch,) = pieces.batches(10**6)
+    (references,) = look_up(pieces, batch).references
+    return Task(pieces, batch, references.members, references.rows)
+
+
+def stacked(array: VirtualArray, selection: Any = None) -> list[int]:
     (cross,) = plan_read(array, selection).crosses
-    (batch,) = cross.batches(10**6)
-    (references,) = look_up(cross, batch).references
-    return bool(can_stack(cross, batch, references.members, references.rows))
+    return together(task_of(cross))[0].tolist()
 
 
 LONGER = np.array([4] * (LEAST_PIECES - 1) + [5])
@@ -57,43 +61,48 @@ LONGER = np.array([4] * (LEAST_PIECES - 1) + [5])
 @pytest.mark.parametrize(
     ("array", "expected"),
     [
-        (inline(LEAST_PIECES), True),
-        (inline(LEAST_PIECES - 1), False),
-        (inline(LEAST_PIECES, MOST_CHUNK_BYTES), True),
-        (inline(LEAST_PIECES, MOST_CHUNK_BYTES + 1), False),
-        (inline(LEAST_PIECES, codecs=(bytes_codec(U1), Codec("crc32c"))), False),
-        (inline(LEAST_PIECES, prefix=b"head"), False),
-        (inline(LEAST_PIECES, masks=np.ones(LEAST_PIECES, np.uint32)), False),
-        (inline(LEAST_PIECES, length=LONGER), False),
-        (inline(LEAST_PIECES, length=np.full(LEAST_PIECES, 3)), False),
-        (inline(LEAST_PIECES, length=np.full(LEAST_PIECES, 5)), False),
+        (inline(LEAST_PIECES), LEAST_PIECES),
+        (inline(LEAST_PIECES - 1), 0),
+        (inline(LEAST_PIECES, MOST_CHUNK_BYTES), LEAST_PIECES),
+        (inline(LEAST_PIECES, MOST_CHUNK_BYTES + 1), 0),
+        (inline(LEAST_PIECES, codecs=(bytes_codec(U1), Codec("crc32c"))), LEAST_PIECES),
+        (inline(LEAST_PIECES, prefix=b"head"), 0),
+        (inline(LEAST_PIECES, masks=np.ones(LEAST_PIECES, np.uint32)), 0),
+        (inline(LEAST_PIECES + 1, length=[*LONGER, 4]), LEAST_PIECES),
+        (inline(LEAST_PIECES, length=LONGER), 0),
+        (inline(LEAST_PIECES, length=np.full(LEAST_PIECES, 3)), 0),
+        (inline(LEAST_PIECES, length=np.full(LEAST_PIECES, 5)), 0),
     ],
     ids=[
         *("enough", "too few", "large", "too large", "encoded", "prefixed", "masked"),
-        *("one longer", "all short", "all long"),
+        *("one longer", "then too few", "all short", "all long"),
     ],
 )
-def test_alike_small_plain_chunks_are_delivered_together(
-    array: VirtualArray, expected: bool
+def test_small_chunks_that_are_alike_are_delivered_together(
+    array: VirtualArray, expected: int
 ) -> None:
-    assert stacks(array) == expected
+    assert len(stacked(array)) == expected
 
 
 def test_only_slices_are_delivered_together() -> None:
     array = inline(2 * LEAST_PIECES)
-    assert stacks(array, slice(1, None, 2))
-    assert not stacks(array, np.arange(0, array.size, 4))
+    assert stacked(array, slice(1, None, 2))
+    assert not stacked(array, np.arange(0, array.size, 4))
     points = plan_points(array, (np.arange(0, array.size, 4),))
-    (batch,) = points.batches(10**6)
-    (references,) = look_up(points, batch).references
-    assert not can_stack(points, batch, references.members, references.rows)
+    assert not len(together(task_of(points))[0])
+
+
+def test_encoded_chunks_are_if_all_of_them_is_wanted() -> None:
+    codecs = (bytes_codec(U1), Codec("crc32c"))
+    array = inline(2 * LEAST_PIECES, codecs=codecs)
+    assert stacked(array, slice(3, -1)) == [*range(1, 2 * LEAST_PIECES - 1)]
+    assert not stacked(array, slice(None, None, 2))
 
 
 def test_chunks_of_several_shapes_or_encodings_are_not() -> None:
     values = np.arange(4 * LEAST_PIECES + 2, dtype="u1")
     short = chunked_array(values, (4,), ("x",), edge=EdgePolicy.TRUNCATED)
-    assert not stacks(short)
-    assert stacks(short, slice(0, -2))
+    assert stacked(short) == [*range(LEAST_PIECES)]
     two = [
         chunked_array(np.arange(2 * LEAST_PIECES, dtype="<i4"), (2,), ("x",), big_endian=big)
         for big in (False, True)
@@ -103,7 +112,8 @@ def test_chunks_of_several_shapes_or_encodings_are_not() -> None:
     (batch,) = cross.batches(10**6)
     rows = look_up(cross, batch).references[0].rows
     members = np.arange(LEAST_PIECES - 2, 2 * LEAST_PIECES - 2)
-    assert not can_stack(cross, batch, members, rows.take(np.zeros(LEAST_PIECES, np.int64)))
+    task = Task(cross, batch, members, rows.take(np.zeros(LEAST_PIECES, np.int64)))
+    assert not len(together(task)[0])
 
 
 @pytest.mark.parametrize(
@@ -121,11 +131,8 @@ def test_pieces_of_every_kind_go_where_they_belong(selection: Any) -> None:
     values = np.arange(20 * 18, dtype="<i2").reshape(20, 18)
     array = chunked_array(values, (3, 4), ("y", "x"), big_endian=True)
     plan = plan_read(array, selection)
-    (cross,) = plan.crosses
-    (batch,) = cross.batches(10**6)
-    looked_up = look_up(cross, batch)
-    (references,) = looked_up.references
-    data = [references.rows.inline_bytes(row) for row in range(references.rows.n_rows)]
+    task = task_of(plan.crosses[0])
+    data = [task.rows.inline_bytes(row) for row in range(task.rows.n_rows)]
     out = np.full(plan.shape, -1, "i2")
-    deliver_stacked(cross, batch, references.members, data, out)
+    deliver_stacked(task, data, out)
     np.testing.assert_array_equal(plan.finish(out), values[selection])

@@ -117,7 +117,7 @@ def test_the_chunk_that_holds_a_byte() -> None:
     assert task.place_at(None).chunk is None
     place = task.place_at(15)
     assert (place.source, place.start, place.stop) == ("/a", 14, 16)
-    alone = task.only(1)
+    alone = task.part(np.array([1]))
     assert (alone.members.tolist(), alone.rows.offset.tolist()) == ([1], [14])
     ((inline,), _) = cut(array_of([(0, 0, 4, int(INLINE))]))
     (chunk,) = inline.chunks()
