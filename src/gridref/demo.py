@@ -72,7 +72,7 @@ def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
     data
         Folder of NetCDF4 files; None takes the samples that come with gridref.
     folder
-        Where the catalog goes.
+        Address of the new catalog.
     """
     samples = _sample_folder(data)
     files = sorted(samples.glob("*.nc"))

@@ -16,26 +16,26 @@ The tree is sorted by what a caller would do about it::
     │   ├── CatalogNotFoundError            there is none at that address
     │   ├── CatalogVersionError             written by another format version
     │   ├── CatalogCorruptError             cut, missing or contradictory parts
-    │   └── CatalogConflictError            another writer was quicker, with another change
+    │   └── CatalogConflictError            another writer made a conflicting change first
     ├── ReadError                           data exists but could not be delivered
     │   ├── SourceUnavailableError          vanished, unreachable, or not permitted
-    │   ├── SourceNotAllowedError           named by a catalog that may not read it: allow it
+    │   ├── SourceNotAllowedError           a catalog names it but may not read it: allow it
     │   ├── SourceChangedError              size, ETag or mtime differ from the scan's
-    │   ├── BlockPendingError               declared ahead, and no file has come yet
-    │   ├── ChecksumError                   stored bytes are not those that a checksum was taken of
-    │   ├── ShortReadError                  fewer bytes came than the reference promises
-    │   └── DecodeError                     the bytes are not what their codecs produce
-    ├── NotRepresentableError               the asked view, export or slice cannot express it
+    │   ├── BlockPendingError               declared ahead, and no file added yet
+    │   ├── ChecksumError                   stored bytes do not match their checksum
+    │   ├── ShortReadError                  fewer bytes arrived than the reference states
+    │   └── DecodeError                     the bytes cannot be decoded
+    ├── NotRepresentableError               this view, export or slice cannot express it
     └── ReadOnlyError (PermissionError)     a write on a read-only store
 
-Each class has a `kind`, a short name for programs and logs that stays the same when classes are
-moved or renamed; tracebacks end with it, and ``gridref --explain KIND`` prints its cause and
-remedy. Kinds, like the causes of problems (`PROBLEM_CAUSES`), are only ever added.
+Each class has a `kind`: a short name for programs and logs that stays the same if a class is moved
+or renamed. Tracebacks end with it, and ``gridref --explain KIND`` prints cause and remedy. Kinds,
+and the causes of problems (`PROBLEM_CAUSES`), are only added, never changed or removed.
 
-A message that names options of a call is a `Message`, and each of its `Option` has a name and a
-value. ``str`` shows them as Python takes them, and a face that is called otherwise as it does.
+A message that names options of a call is a `Message`; each `Option` in it has a name and a value.
+``str`` spells options as in Python. The command line spells them in its own way.
 
-None of them is a ``KeyError`` or ``FileNotFoundError``: Zarr readers take those for "this chunk
+None of them is a ``KeyError`` or ``FileNotFoundError``: Zarr readers interpret those as "this chunk
 is absent" and would fill in values that are not in the archive.
 """
 
@@ -125,7 +125,7 @@ class Place:
         return ", ".join(parts)
 
     def within(self, outer: Place) -> Place:
-        """Fill in what this place does not know from `outer`."""
+        """Fill in unknown parts of this place from `outer`."""
         return replace(
             outer, **{name: value for name, value in vars(self).items() if value is not None}
         )
@@ -133,7 +133,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a call that a message names. Each face writes it as its users do.
+    """An option of a call that a message names. Each face spells it as its users do.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Option:
     value
         The value that the message speaks of; ``...`` for any.
     in_python
-        How Python writes it, if not by name and value: ``layout=Stack('time')`` for ``stack``.
+        How Python spells it, if not by name and value: ``layout=Stack('time')`` for ``stack``.
     """
 
     name: str
@@ -155,13 +155,12 @@ class Option:
 
 
 class Message(str):
-    """A text that names options. It reads as Python writes them; other faces write `parts`.
+    """A text that names options. As a string it is spelled for Python; other faces use `parts`.
 
     Parameters
     ----------
     *parts
-        Texts, options, and other messages, one after the other. Credentials and queries of URLs
-        are left out.
+        Texts, options, and other messages, in order. Credentials and queries of URLs are left out.
     """
 
     __slots__ = ("parts",)
@@ -199,6 +198,12 @@ class Message(str):
         """Options by name, as they are written in a call."""
         return cls.joined(", ", (cls(Option(name, value)) for name, value in options.items()))
 
+    def without(self, text: str) -> Message:
+        """The message with a text left out of its parts; options stay."""
+        return Message(
+            *(part if isinstance(part, Option) else part.replace(text, "") for part in self.parts)
+        )
+
     @property
     def options(self) -> tuple[Option, ...]:
         """The options that the message names, in order."""
@@ -211,9 +216,9 @@ class GridrefError(Exception):
     Parameters
     ----------
     reason
-        What is wrong, and what to do, in one line; credentials and queries of URLs are left out.
+        What is wrong and what to do, in one line. Credentials and queries of URLs are left out.
     place
-        Where it is wrong. It is written behind the reason.
+        Where it is wrong. The text shows it after the reason.
     """
 
     kind: ClassVar[str] = "gridref"
@@ -241,32 +246,32 @@ class GridrefError(Exception):
         return self.message.options
 
     def located(self, place: Place) -> GridrefError:
-        """Add what is known of where it happened, and return this error, to be raised on."""
+        """Add what is known about the place, and return this error, to be raised again."""
         self.place = self.place.within(place)
         return self
 
 
 class InvalidRequestError(GridrefError, ValueError):
-    """The call itself is wrong: a selection, option or name that cannot be meant."""
+    """The call itself is wrong: a selection, option or name that is not valid."""
 
     kind: ClassVar[str] = "invalid-request"
 
 
 class MissingPackageError(InvalidRequestError, ImportError):
-    """A package that is needed for this, and for little else, is not installed."""
+    """A package that this call needs is not installed."""
 
     kind: ClassVar[str] = "missing-package"
 
 
 class UnclearLayoutError(InvalidRequestError):
-    """Files may be laid out in several ways, or disagree with their names.
+    """Several layouts fit the files, or the files contradict their names.
 
     Attributes
     ----------
     choices
         The options of each way, in the order in which the message lists them.
     groups
-        What each gives, as a `VirtualGroup`. A copy of the error in another process has none.
+        The result of each, as a `VirtualGroup`. A copy of the error in another process has none.
     """
 
     kind: ClassVar[str] = "unclear-layout"
@@ -286,7 +291,7 @@ class UnclearLayoutError(InvalidRequestError):
 
 
 class GroupNotFoundError(InvalidRequestError, OSError):
-    """No group of that name, in what was opened."""
+    """There is no group of that name."""
 
     kind: ClassVar[str] = "group-not-found"
 
@@ -304,14 +309,14 @@ class SourceFormatError(ScanError):
 
 
 class FilesFailedError(ScanError):
-    """Several files cannot be described; each reason is listed, with a file and how many more.
+    """Several files cannot be described. Each reason is listed with one file and a count.
 
     Attributes
     ----------
     failures
         The error of each file, in the order of the files.
     why
-        Of how many files they are, or why no more were looked at.
+        The number of all files, or the reason why no more were tried.
     """
 
     kind: ClassVar[str] = "files-failed"
@@ -333,15 +338,15 @@ class FilesFailedError(ScanError):
 
 
 class LeftOutWarning(UserWarning):
-    """Something of the files is not in the result: says what, and why."""
+    """Warns that a part of the files is not in the result, and gives the reason."""
 
 
 class SkippedFilesWarning(LeftOutWarning):
-    """Files were left out, as ``on_error="skip"`` asks for: says which, and why."""
+    """Warns that files were left out because of ``on_error="skip"``, and gives the reasons."""
 
 
 class OverlayNotUsedWarning(UserWarning):
-    """An overlay cannot be read, so its elements came from the files: says which, and why."""
+    """Warns that an overlay cannot be read, so the files were read, and gives the reason."""
 
 
 class UnsupportedFeatureError(ScanError):
@@ -375,7 +380,7 @@ class CatalogCorruptError(CatalogError):
 
 
 class CatalogConflictError(CatalogError):
-    """Another writer changed the catalog meanwhile, and the change does not fit what it did."""
+    """Another writer changed the catalog in the meantime, and this change no longer fits."""
 
     kind: ClassVar[str] = "catalog-conflict"
 
@@ -387,13 +392,13 @@ class ReadError(GridrefError):
 
 
 class SourceUnavailableError(ReadError):
-    """A source vanished, cannot be reached, or must not be read."""
+    """A source is missing, cannot be reached, or may not be read."""
 
     kind: ClassVar[str] = "source-unavailable"
 
 
 class SourceNotAllowedError(ReadError):
-    """A catalog or references name a source that whoever opened them has not allowed."""
+    """A catalog or references name a source that the caller has not allowed."""
 
     kind: ClassVar[str] = "source-not-allowed"
 
@@ -405,13 +410,13 @@ class SourceChangedError(ReadError):
 
 
 class BlockPendingError(ReadError):
-    """Elements were declared ahead, and no file that holds them has come yet."""
+    """Elements were declared ahead, and no file with them has been added yet."""
 
     kind: ClassVar[str] = "block-pending"
 
 
 class ChecksumError(ReadError):
-    """The stored bytes of a chunk are not those that its checksum was taken of."""
+    """The stored bytes of a chunk do not match its checksum."""
 
     kind: ClassVar[str] = "checksum"
 
@@ -423,13 +428,13 @@ class ShortReadError(ReadError):
 
 
 class DecodeError(ReadError):
-    """Stored bytes are not what their codec chain produces."""
+    """Stored bytes cannot be decoded by their codec chain."""
 
     kind: ClassVar[str] = "decode"
 
 
 class NotRepresentableError(GridrefError):
-    """What was asked for cannot express this array."""
+    """The view, export or selection asked for cannot express this array."""
 
     kind: ClassVar[str] = "not-representable"
 
@@ -469,7 +474,7 @@ PROBLEM_CAUSES = frozenset(
         "variable-missing",
     }
 )
-"""Every `Problem.cause`; names are added, never changed or taken away."""
+"""Every `Problem.cause`. Names are added, never changed or removed."""
 
 
 @dataclass(frozen=True)
@@ -512,7 +517,7 @@ class Problem:
 
 
 def by_reason[T](entries: Iterable[T], reason_of: Callable[[T], str]) -> list[list[T]]:
-    """Entries whose reasons are the same but for numbers, together."""
+    """Group entries whose reasons differ only in numbers."""
     found: dict[str, list[T]] = {}
     for entry in entries:
         found.setdefault(re.sub(r"\d+", "0", reason_of(entry)), []).append(entry)
@@ -524,8 +529,36 @@ def _listed(head: str, lines: Iterable[str]) -> Message:
     return Message(head, *(part for line in lines for part in ("\n  - ", line)))
 
 
+_MOST_PROBLEMS, _MOST_VARIABLES = 5, 4
+
+
+def _in_short(problems: Sequence[Problem]) -> list[Message]:
+    """The first problems for a message: equal ones in one line, the common folder named once."""
+    variables: dict[Problem, list[str]] = {}
+    for problem in problems:
+        alike = replace(problem, variable=None)
+        variables.setdefault(alike, []).append(problem.variable or "")
+    lines = []
+    for problem, names in islice(variables.items(), _MOST_PROBLEMS):
+        shown = ", ".join(names[:_MOST_VARIABLES])
+        more = f" and {len(names) - _MOST_VARIABLES} more" if len(names) > _MOST_VARIABLES else ""
+        which = f"each of {shown}{more}" if len(names) > 1 else shown
+        named = problem.sources and str(problem.message).count(problem.sources[0])
+        sources = () if named else problem.sources
+        lines.append(replace(problem, variable=which or None, sources=sources).whole)
+    folders = {source.rpartition("/")[0] for problem in problems for source in problem.sources}
+    folder = f"{min(folders)}/" if len(folders) == 1 else ""
+    if sum(line.count(folder) for line in lines if folder) > 1:
+        lines = [line.without(folder) for line in lines]
+        lines.append(Message(f"all files are in {folder}"))
+    if len(variables) > _MOST_PROBLEMS:
+        n = len(variables) - _MOST_PROBLEMS
+        lines.append(Message(f"{n} more: gridref plan, and error.problems in Python, list all"))
+    return lines
+
+
 class CombineError(GridrefError, ValueError):
-    """Inputs cannot be combined; all problems are listed at once.
+    """Inputs cannot be combined; all problems are collected, and the first are listed.
 
     Attributes
     ----------
@@ -539,7 +572,7 @@ class CombineError(GridrefError, ValueError):
         self.problems = tuple(problems)
         count = len(self.problems)
         head = f"{count} problem{'s' if count != 1 else ''} in combining:"
-        super().__init__(_listed(head, [problem.whole for problem in self.problems]))
+        super().__init__(_listed(head, _in_short(self.problems)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.problems,), vars(self)

@@ -1,4 +1,4 @@
-"""Reuse what was parsed of one file for others like it.
+"""Reuse the parsed metadata of one file for other files like it.
 
 Corresponding pieces of metadata in the files of a series are equal, or differ only in addresses,
 sizes and values, at the same places in all of them. `FORMS` keeps what follows from these pieces:

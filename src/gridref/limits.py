@@ -1,4 +1,4 @@
-"""What files, catalogs and references of strangers may cost: all limits, in one table.
+"""Limits on what files, catalogs and references of strangers may cost, in one table.
 
 A few bytes can stand for gigabytes: a shape, a size, a template. Each limit is far above what
 honest files need, and each error names the limit that it applies. `GRIDREF_LIMITS` in the

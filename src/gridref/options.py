@@ -66,7 +66,7 @@ def bytes_of(name: str, value: int | str) -> int:
         n_bytes = int(float(found[1]) * factor)
     if n_bytes < 1:
         raise InvalidRequestError(
-            Message(Option(name, value), " is no size like 500MB, 2GB or 2GiB")
+            Message(Option(name, value), " is not a size: write 500MB, 2GB or 2GiB")
         )
     return n_bytes
 

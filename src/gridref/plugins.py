@@ -1,4 +1,4 @@
-"""What other installed packages add to gridref, by way of their entry points.
+"""Find what other installed packages add to gridref through entry points.
 
 Source: Python Packaging User Guide, "Entry points specification".
 """

@@ -1,4 +1,4 @@
-"""Credentials and signatures in addresses: left out of what is shown, and of what is kept.
+"""Remove credentials and signatures from addresses before they are shown or stored.
 
 Addresses are parsed as the programs that open them do (RFC 3986, section 3, and fsspec's chains):
 protocol, user, server, path, query. Of one that no program can read, as it has a password that is

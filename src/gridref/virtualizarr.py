@@ -1,4 +1,4 @@
-"""VirtualiZarr's manifests of gridref's groups, and groups of VirtualiZarr's manifests.
+"""Convert gridref's groups to VirtualiZarr's manifests, and back.
 
 A `ManifestArray` is one regular chunk grid with one chain of codecs, so only what the native view
 shows on a regular grid can be said. Small arrays that it does not show are written into the

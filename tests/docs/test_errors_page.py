@@ -81,7 +81,7 @@ TEXTS = [
 MESSAGES = [
     (kind, message)
     for kind, text in SECTIONS.items()
-    for message in re.findall(r"`([^`]+)`", text.strip().partition("\n")[0])[1:]
+    for message in re.findall(r"`([^`]+)`", text.strip().partition("\n\n")[0])[1:]
     if " " in message
 ]
 

@@ -49,7 +49,9 @@ def test_engine_opens_lists_globs_and_catalogs_alike(catalog: Path) -> None:
 
 
 def test_engine_refuses_options_of_something_else(catalog: Path) -> None:
-    with pytest.raises(InvalidRequestError, match=r"concat_dim: for files, not for a catalog"):
+    with pytest.raises(
+        InvalidRequestError, match=r"concat_dim: these options are for files, and this is a catalog"
+    ):
         by_gridref(catalog, concat_dim="time")
     with pytest.raises(InvalidRequestError, match=r"snapshot= is for catalogs"):
         by_gridref(MONTHS[0], snapshot="v1")

@@ -245,7 +245,7 @@ def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
     assert run_command("build", *months[:2], "--concat-dim", "time", "-o", catalog).returncode == 0
     done = run_command("append", catalog, *months[1:4])
     assert done.returncode == 0, done.stderr
-    assert "it is in the catalog" in done.stderr
+    assert "it is already in the catalog" in done.stderr
     assert_shows(catalog, months[:4])
     bad = run_command("append", catalog, month(tmp_path, 9, shift=0.5))
     assert bad.returncode == 1

@@ -337,7 +337,7 @@ def test_what_does_not_fit_together_is_refused_by_name(refs: dict[str, Any]) -> 
         MultiZarrToZarr(["a.json"], [refs["plain3"]], coo_map={"time": re.compile("b")}).translate()
     with pytest.raises(InvalidRequestError, match=r"2 variables \(data, static\)"):
         MultiZarrToZarr([refs["one"]], concat_dims=["var", "time"]).translate()
-    with pytest.raises(InvalidRequestError, match="mapped and identical"):
+    with pytest.raises(InvalidRequestError, match="both concat_dims and identical_dims"):
         MultiZarrToZarr([], concat_dims=["time"], identical_dims=["time"])
     with pytest.raises(InvalidRequestError, match="name dimensions"):
         MultiZarrToZarr([])

@@ -196,12 +196,12 @@ def test_bad_options_are_refused_before_anything_is_written(cube, tmp_path, opti
 
 def test_a_target_that_holds_something_else_is_left_alone(cube, uneven, tmp_path):
     gridref.copy(cube, tmp_path / "copy.zarr")
-    with pytest.raises(InvalidRequestError, match="holds something already"):
+    with pytest.raises(InvalidRequestError, match="target is not empty"):
         gridref.copy(cube, tmp_path / "copy.zarr")
     same(cube, tmp_path / "copy.zarr")
     begun = begin(cube, tmp_path / "begun.zarr")
     for catalog, options in ((uneven, {}), (cube, {"codec": "gzip"}), (cube, {"arrays": ["tas"]})):
-        with pytest.raises(InvalidRequestError, match="unfinished copy of something else"):
+        with pytest.raises(InvalidRequestError, match="unfinished copy of another source"):
             gridref.copy(catalog, begun, **options)
     assert gridref.copy(cube, begun).n_adopted > 0
     same(cube, begun)
@@ -417,7 +417,7 @@ def test_copies_to_a_remote_filesystem(cube):
         gridref.copy(cube, "memory://copies/cube.zarr", chunks={"time": 5})
         same(cube, "memory://copies/cube.zarr")
         assert not [key for key in memory.find("/copies") if ".gridref" in key]
-        with pytest.raises(InvalidRequestError, match="holds something already"):
+        with pytest.raises(InvalidRequestError, match="target is not empty"):
             gridref.copy(cube, "memory://copies/cube.zarr")
     finally:
         memory.rm("/copies", recursive=True)

@@ -92,7 +92,7 @@ def test_a_copy_that_is_interrupted_goes_on_behind_its_last_array(
     with pytest.raises(KeyboardInterrupt):
         gridref.copy(cube, target, progress=interrupt, **SERIES)
     assert len(repository(target).list_branches()) == 2
-    with pytest.raises(InvalidRequestError, match="unfinished copy of something else"):
+    with pytest.raises(InvalidRequestError, match="unfinished copy of another source"):
         gridref.copy(cube, target)
     report = gridref.copy(cube, target, **SERIES)
     assert report.n_adopted > 0
@@ -129,11 +129,11 @@ def test_what_is_there_is_left_alone(cube: Path, tmp_path: Path) -> None:
     target = tmp_path / "copy.icechunk"
     gridref.copy(cube, target)
     before = repository(target).lookup_branch("main")
-    with pytest.raises(InvalidRequestError, match="holds something already"):
+    with pytest.raises(InvalidRequestError, match="target is not empty"):
         gridref.copy(cube, target, **SERIES)
     assert repository(target).lookup_branch("main") == before
     shutil.copytree(cube, tmp_path / "other.icechunk")
-    with pytest.raises(InvalidRequestError, match="holds something already"):
+    with pytest.raises(InvalidRequestError, match="target is not empty"):
         gridref.copy(cube, tmp_path / "other.icechunk")
     assert gridref.open_catalog(tmp_path / "other.icechunk")["tas"].size
 

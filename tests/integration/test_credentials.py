@@ -342,7 +342,7 @@ def test_a_file_of_options_is_read_again(site: Site, expected: np.ndarray, tmp_p
         path.write_text("{")
         broken = httpx.get(f"{url}/cube/native/v/c/0/9")
     assert (answer.status_code, broken.status_code) == (502, 502)
-    assert "(status 401), and asking for new ones did not help" in answer.json()["reason"]
+    assert "(status 401), and new ones did not help" in answer.json()["reason"]
     assert SECRET not in answer.text + broken.text
     rotate()
     flat = tmp_path / "flat.json"

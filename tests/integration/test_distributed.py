@@ -117,7 +117,7 @@ def test_a_worker_refuses_a_catalog_that_was_built_anew(client: Any, tmp_path: P
     build(2)
     with pytest.raises(RuntimeError, match="deserialization") as raised:
         client.compute(ds["v"].sum()).result()
-    assert "the catalog was built anew since" in "".join(format_exception(raised.value))
+    assert "the catalog was rebuilt after" in "".join(format_exception(raised.value))
 
 
 def test_workers_ask_for_new_credentials(client: Any, catalog: Path, tmp_path: Path) -> None:

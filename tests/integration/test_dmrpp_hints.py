@@ -83,7 +83,7 @@ WRONG = {
         lambda text: re.sub(r'offset="\d+"', 'offset="999999999999"', text),
         "beyond the end",
     ),
-    "no number": (lambda text: re.sub(r'nBytes="\d+"', 'nBytes="many"', text), "many"),
+    "not a number": (lambda text: re.sub(r'nBytes="\d+"', 'nBytes="many"', text), "many"),
     "elsewhere": (
         lambda text: re.sub(r'offset="(\d+)"', lambda m: f'offset="{int(m[1]) - 64}"', text),
         "is elsewhere",

@@ -101,12 +101,12 @@ def test_one_run(cube: Path, run: str, number: int) -> None:
         ({"offset": "5h"}, "no step is 5h; there are 0h, 6h, 12h, 18h, 24h"),
         ({"run": "2022-03-01T01:00"}, "no run of 2022-03-01T01:00"),
         ({"run": "yesterday"}, "'yesterday' is no time"),
-        ({"after": "30h"}, "no step is 30h ahead or more"),
-        ({"after": "soon"}, "'soon' is no duration"),
-        ({"offset": "6h", "run": "latest"}, "ask for one view"),
+        ({"after": "30h"}, "no forecast step is 30h or more ahead"),
+        ({"after": "soon"}, "'soon' is not a duration"),
+        ({"offset": "6h", "run": "latest"}, "choose one view"),
         ({"step_dim": "lead"}, "no coordinate 'lead'; there are"),
-        ({"run_dim": "step"}, "step has units 'hours', which are no times"),
-        ({"step_dim": "x"}, "x has units '', which are no durations"),
+        ({"run_dim": "step"}, "step has units 'hours', which are not times"),
+        ({"step_dim": "x"}, "x has units '', which are not durations"),
     ],
 )
 def test_what_cannot_be_shown_is_said(cube: Path, asked: dict[str, str], message: str) -> None:

@@ -95,7 +95,7 @@ def test_several_answers_are_listed_and_asked_for(tmp_path: Path) -> None:
     first, second = sorted(tmp_path.iterdir())
     catalog = tmp_path / "cube.gridref"
     gridref.build(first, catalog)
-    with pytest.raises(UnclearLayoutError, match="may lie in several ways") as error:
+    with pytest.raises(UnclearLayoutError, match="fit several layouts") as error:
         gridref.open_catalog(catalog).append(second)
     assert gridref.open_catalog(catalog).arrays["t"].shape == (3,)
     grown = gridref.open_catalog(catalog).append(second, **error.value.choices[0])

@@ -80,7 +80,7 @@ def test_tags(grown: gridref.Catalog, months: list[Path]) -> None:
     assert gridref.open_catalog(url, snapshot="published").info.snapshot == moved.info.snapshot
     assert moved.untag("published").info.tags == {}
     for bad in ("", "a b", "../x", moved.info.snapshot):
-        with pytest.raises(InvalidRequestError, match="a tag is made of"):
+        with pytest.raises(InvalidRequestError, match="a tag may have"):
             moved.tag(bad)
 
 
@@ -178,6 +178,6 @@ def test_what_is_tagged_or_no_more_the_last_is_not_amended(
     catalog = catalog.untag("v1")
     mine = catalog.amend()
     catalog.append(months[2])
-    with pytest.raises(CatalogConflictError, match="was to be amended"):
+    with pytest.raises(CatalogConflictError, match="cannot amend snapshot"):
         mine.append(months[3])
     assert_shows(tmp_path / "cube", months[:3])

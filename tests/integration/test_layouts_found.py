@@ -221,7 +221,7 @@ def test_several_layouts_are_listed_with_what_each_gives(tmp_path: Path) -> None
     with pytest.raises(InvalidRequestError) as caught:
         built(tmp_path)
     text = str(caught.value)
-    assert "3 files may lie in several ways" in text
+    assert "3 files fit several layouts" in text
     assert "layout=Stack('time', labels='run_{time:%y%m%d}.nc')" in text
     assert "layout=Stack('time', labels='run_{time:%d%m%y}.nc')" in text
     assert text.count("t (time: 3, x: 3)") == 2
@@ -283,14 +283,14 @@ def test_files_that_nothing_tells_apart(tmp_path: Path) -> None:
     for folder in ("x", "y/z"):
         (tmp_path / folder).mkdir(parents=True)
         days(0).to_netcdf(tmp_path / folder / "same.nc")
-    with pytest.raises(InvalidRequestError, match="neither coordinates nor names nor attributes"):
+    with pytest.raises(InvalidRequestError, match="coordinates, names and attributes do not say"):
         gridref.plan(tmp_path / "**" / "*.nc")
 
 
 def test_names_that_are_alike_only_at_their_ends_are_labels_if_asked_for(tmp_path: Path) -> None:
     for number, name in enumerate(("run_first", "run_second_try")):
         days(0, factor=number + 1).to_netcdf(tmp_path / f"{name}.nc")
-    with pytest.raises(UnclearLayoutError, match="nothing tells how they lie") as error:
+    with pytest.raises(UnclearLayoutError, match="their layout is not clear") as error:
         built(tmp_path)
     assert [choice["layout"] for choice in error.value.choices] == [
         gridref.Stack("part1", "run_{part1:s}.nc")

@@ -135,7 +135,7 @@ def test_groups_in_memory(archive: Path) -> None:
         np.testing.assert_array_equal(cube["band_data"][number], merged(archive, date))
     with pytest.raises(InvalidRequestError, match="it has no label along 'time'"):
         gridref.mosaic(map(gridref.scan, files), stack="time")
-    with pytest.raises(InvalidRequestError, match="labels need a dimension"):
+    with pytest.raises(InvalidRequestError, match="labels were given, but no dimension"):
         gridref.mosaic(map(gridref.scan, files), labels=labels)
 
 

@@ -185,7 +185,7 @@ def test_an_array_larger_than_memory_is_an_error_of_ours(tmp_path):
     assert group["w"][2**58 : 2**58 + 2].tolist() == [0, 0]
     assert group["v"][:, :5].shape == (0, 5)
     for name in ("v", "w"):
-        with pytest.raises(InvalidRequestError, match="more than there is memory"):
+        with pytest.raises(InvalidRequestError, match="more than the available memory"):
             group[name][...]
 
 

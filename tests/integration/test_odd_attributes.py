@@ -60,7 +60,7 @@ def test_files_with_odd_attributes_are_combined_or_refused(
 @pytest.mark.parametrize("odd", ["texts", "nothing", "pair"])
 def test_a_factor_that_is_no_number_is_refused(tmp_path: Path, name: str, odd: str) -> None:
     paths = files(tmp_path, "time", {name: ODD[odd]})
-    with pytest.raises(UnsupportedFeatureError, match=f"{name} is .*, which is no number"):
+    with pytest.raises(UnsupportedFeatureError, match=f"{name} is .*, which is not a number"):
         gridref.plan(paths, concat_dim="time")
 
 

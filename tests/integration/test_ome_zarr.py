@@ -290,7 +290,7 @@ def test_a_plate_of_pyramids(tmp_path: Path) -> None:
 
 def test_names_without_a_well(tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "cells.tif", np.zeros((8, 8), "u2"))
-    with pytest.raises(InvalidRequestError, match="the name says no well like B02"):
+    with pytest.raises(InvalidRequestError, match="the file name contains no well such as B02"):
         gridref.build(tmp_path / "cells.tif", tmp_path / "no.gridref", layout=gridref.Plate())
     with pytest.raises(InvalidRequestError, match="'cells' is no well like B02"):
         gridref.build(

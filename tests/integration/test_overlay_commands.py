@@ -80,8 +80,8 @@ def test_watching_keeps_overlays_up_to_date(cube: Cube) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["tas"], 2, "say what to do: --chunks LENGTHS, --update or --drop N"),
-        (["tas", "--update", "--drop", "0"], 2, "say what to do"),
+        (["tas"], 2, "nothing to do: give one of --chunks LENGTHS, --update or --drop N"),
+        (["tas", "--update", "--drop", "0"], 2, "nothing to do"),
         (["tas", "--update"], 1, "no overlay to bring up to date; --chunks ... writes one"),
         (["pr", "--chunks", "time=-1"], 1, "no array 'pr'"),
         (["tas", "--chunks", "time=-1", "--where", "lat"], 1, "labels are written like lat=40:60"),
@@ -97,4 +97,4 @@ def test_what_cannot_be_done(cube: Cube, arguments: list[str], status: int, said
 def test_positions_that_are_none(cube: Cube) -> None:
     done = run_command("info", cube.url, "tas", "--select", "lat=north")
     assert "positions are written like lat=7" in done.stderr
-    assert "name it behind the catalog" in run_command("info", cube.url, "--select", "lat=7").stderr
+    assert "name it after the catalog" in run_command("info", cube.url, "--select", "lat=7").stderr

@@ -622,7 +622,7 @@ def test_a_table_of_another_directory_is_not_read(cube: Cube) -> None:
         ({"chunks": {"tim": -1}}, "did you mean 'time'"),
         ({"chunks": {"time": 0}}, "is no length of time"),
         ({"chunks": {"time": -1}, "memory": "1MB"}, "memory"),
-        ({"chunks": {"time": -1}, "memory": "much"}, "is no size like 500MB"),
+        ({"chunks": {"time": -1}, "memory": "much"}, "is not a size: write 500MB"),
         ({"chunks": {"time": -1}, "codec": "zip"}, "codec"),
         ({"chunks": {"time": -1}, "where": {"lat": slice(50, 60)}}, "is nothing of it"),
         ({"chunks": None}, "no overlay to bring up to date"),

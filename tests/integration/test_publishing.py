@@ -182,7 +182,7 @@ def test_sources_that_nobody_reads_are_refused(
     gridref.build(str(folder / "data" / "*.nc"), "months.gridref", "time")
     with pytest.raises(InvalidRequestError, match=r"2 of 2 sources .*--from and --to"):
         publish("months.gridref", folder / "site", base_url=url)
-    with pytest.raises(InvalidRequestError, match="address of HTTP"):
+    with pytest.raises(InvalidRequestError, match="http or https address"):
         publish("months.gridref", folder / "site", base_url="s3://bucket")
     wrong = {f"{folder}/data/": f"{url}/nowhere/"}
     with pytest.raises(SourceUnavailableError, match="nowhere"):

@@ -64,7 +64,7 @@ def test_build_append_and_replace_say_what_they_did(days: list[Path], tmp_path: 
     assert lines_of(done, str(catalog)) == [
         f"append {days[1]}",
         f"laid out by --concat-dim time, {order}",
-        f"skipped {days[0]}: it is in the catalog",
+        f"skipped {days[0]}: it is already in the catalog",
     ]
     grown = gridref.open_catalog(catalog).replace(days[1], days[3])
     assert grown.report.lines[0] == f"replace {days[1]}, by {days[3]}"

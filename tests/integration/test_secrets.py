@@ -128,7 +128,7 @@ def test_what_a_catalog_says_of_its_changes(shape, tmp_path):
     assert SECRET not in repr(after.history())
     assert SECRET not in repr(after.report.findings)
     assert SECRET not in written(tmp_path / "cube.gridref").decode("latin-1")
-    with pytest.raises(InvalidRequestError, match="has a user or a query") as raised:
+    with pytest.raises(InvalidRequestError, match="must not have a user or a query") as raised:
         publish(
             tmp_path / "cube.gridref", tmp_path / "site", base_url=f"https://{SECRET}@h/?{SECRET}"
         )

@@ -158,7 +158,7 @@ X, Y = ("x", np.zeros(2)), ("y", np.zeros(3))
         ({"t_10": X}, P, f"no variable is called like {P!r}: there are"),
         ({"t_p10": X, "p": X}, P, "a dimension or variable 'p' already"),
         ({"t_p10": X}, "{variable}_{other}", "a pattern with the field {p}"),
-        ({"t_p10": X}, "{p}", "does not say what the variables are called together"),
+        ({"t_p10": X}, "{p}", "no field for the joint name of the variables"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_by_name(

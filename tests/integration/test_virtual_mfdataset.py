@@ -124,7 +124,7 @@ def test_a_level_of_one_list_needs_no_dimension(folder: Path) -> None:
     files = write(folder, "same")
     found = gridref.open_virtual_mfdataset([files], [None, "time"], combine="nested")
     assert found.identical(gridref.open_virtual_mfdataset(files, "time", combine="nested"))
-    with pytest.raises(InvalidRequestError, match="concat_dim for every level"):
+    with pytest.raises(InvalidRequestError, match="concat_dim for each level"):
         gridref.open_virtual_mfdataset(files, [None], combine="nested")
 
 

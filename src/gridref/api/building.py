@@ -135,7 +135,7 @@ def _read(expect: Expected) -> Mapping[str, Any]:
             ) from error
     if not _is_plan(plan):
         raise InvalidRequestError(
-            Message(Option("expect"), " takes a plan as gridref plan --json writes it")
+            Message(Option("expect"), " must be a plan, as gridref plan --json writes it")
         )
     return plan  # type: ignore[no-any-return]
 

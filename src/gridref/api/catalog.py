@@ -78,9 +78,9 @@ type ExportKind = Literal["kerchunk", "icechunk", "cf", "stac", "forecast"]
 
 @dataclass(frozen=True)
 class Difference:
-    """A chunk, or a label of a file, that gridref reads otherwise than the original reader.
+    """A chunk, or a label of a file, for which gridref and the original reader disagree.
 
-    A chunk that gridref cannot decode, though it knows all of its codecs, is one too.
+    A chunk that gridref cannot decode, although it knows all of its codecs, also counts.
     """
 
     place: Place
@@ -215,8 +215,8 @@ class Keeper:
         def amending(base: Base) -> Wanted:
             if self.amends not in (None, base.root.snapshot.id):
                 raise CatalogConflictError(
-                    f"the last snapshot is {base.root.snapshot.id} by now, and not {self.amends},"
-                    " which was to be amended",
+                    f"cannot amend snapshot {self.amends}: the last snapshot is now "
+                    f"{base.root.snapshot.id}",
                     Place(source=self.url),
                 )
             wanted = change(base)
@@ -272,11 +272,11 @@ class Catalog(CatalogGroup):
         run: RunOptions | None = None,
         progress: Progress | None = None,
     ) -> Catalog:
-        """Add files, in one step. Files of the catalog are neither scanned nor written again.
+        """Append files, in one step. Files of the catalog are neither scanned nor written again.
 
         New files are combined with the catalog by the rules of `gridref.build`, with the options
-        that the catalog was built with. If that was one file without such options, `append` works
-        out the layout of all files, as `gridref.build` does.
+        that the catalog was built with. If that was one file without such options, `append` finds
+        the layout of all files, as `gridref.build` does.
 
         Parameters
         ----------
@@ -284,10 +284,10 @@ class Catalog(CatalogGroup):
             Paths, URLs, globs or directories. Files that are in the catalog already are left out,
             and the report lists them.
         at
-            ``"label"`` places files by the labels of their index coordinate: behind, before or
+            ``"label"`` places files by the labels of their index coordinate: after, before or
             between those of the catalog. ``"start"`` and ``"end"`` place them there.
         concat_dim, order, layout, combine, scan, run
-            As for `gridref.build`. What they say replaces what the catalog was built with.
+            As for `gridref.build`. They replace the options that the catalog was built with.
         progress
             Called with the number of files scanned, and of all files.
 
@@ -338,7 +338,7 @@ class Catalog(CatalogGroup):
     def replace(
         self, file: Address, by: Address | None = None, *, progress: Progress | None = None
     ) -> Catalog:
-        """Replace a file by another one, or by its present version.
+        """Replace a file with another one, or with its current version.
 
         Parameters
         ----------
@@ -370,7 +370,7 @@ class Catalog(CatalogGroup):
         return self._file_changes().exchange("remove", dict.fromkeys(addresses))
 
     def refresh(self, *, vanished: Vanished = "raise", progress: Progress | None = None) -> Catalog:
-        """Scan files again that have changed since they were scanned.
+        """Scan the files again that changed since their last scan.
 
         Parameters
         ----------
@@ -438,7 +438,7 @@ class Catalog(CatalogGroup):
         """
         tags = [tag for tag, snapshot in self.info.tags.items() if snapshot == self.info.snapshot]
         if tags:
-            raise InvalidRequestError(f"the snapshot is tagged {tags[0]!r}, and so it stays")
+            raise InvalidRequestError(f"the snapshot cannot be amended: it is tagged {tags[0]!r}")
         return replace(self, keeper=self._kept.amending(self.info.snapshot))
 
     def rechunk(
@@ -456,12 +456,11 @@ class Catalog(CatalogGroup):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Catalog:
-        """Write an overlay: the same elements of an array in other chunks, which reads then use.
+        """Write an overlay: the same elements of an array with other chunks, which reads can use.
 
         The files stay as they are. Each read takes the cheaper of the files and the overlays, box
-        by box. After changes of the catalog, an overlay answers for those elements only whose files
-        are the same. The same call then writes what is missing, and continues a call that was
-        interrupted.
+        by box. After a change of the catalog, an overlay covers only elements whose files are the
+        same. The same call then writes what is missing. It also continues an interrupted call.
 
         Parameters
         ----------
@@ -487,7 +486,7 @@ class Catalog(CatalogGroup):
         n_threads
             Threads that decode and encode, by default one for each core; with an executor, one.
         executor
-            Who writes, as in `gridref.RunOptions`: a number of processes, the address of a Dask
+            What writes, as in `gridref.RunOptions`: a number of processes, the address of a Dask
             scheduler, a `distributed.Client`, a cluster or another pool. By default this process.
             The workers must reach files and overlay.
         dry_run
@@ -541,11 +540,11 @@ class Catalog(CatalogGroup):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Catalog:
-        """Write coarser levels of an array, made of windows along its last two dimensions.
+        """Write coarser levels of an array, computed from windows along its last two dimensions.
 
-        Level ``n`` is ``overview_n/ARRAY``. It is never used to read the array itself. After
-        changes of the catalog, levels are shown only if all files that they are made of are the
-        same. The same call then writes what is missing, and continues one that was interrupted.
+        Level ``n`` is ``overview_n/ARRAY``. It is never used to read the array itself. After a
+        change of the catalog, levels are shown only if all their files are the same. The same call
+        then writes what is missing. It also continues an interrupted call.
 
         Parameters
         ----------
@@ -601,7 +600,7 @@ class Catalog(CatalogGroup):
         return overviews_of(self)
 
     def overlays(self) -> tuple[OverlayInfo, ...]:
-        """List the overlays of the arrays: chunks, which part they answer for, and their size."""
+        """List the overlays of the arrays: chunks, the part that they cover, and their size."""
         from gridref.api.overlays import overlays_of
 
         return overlays_of(self)
@@ -644,8 +643,8 @@ class Catalog(CatalogGroup):
         pyarrow.Table
             A row for the files, and for each overlay that covers any of the selection: ``layout``,
             ``n_chunks``, ``n_requests``, ``stored_bytes``, ``decoded_bytes``, ``seconds`` and
-            whether it is ``chosen``. What an overlay does not cover is counted from files; where
-            several are chosen, others answer for that as far as they cover it.
+            whether it is ``chosen``. Parts that an overlay does not cover are counted from the
+            files, or from other overlays if several are chosen.
 
         Raises
         ------
@@ -679,7 +678,7 @@ class Catalog(CatalogGroup):
         return self._kept.commit(lambda base: untagged(base, name))
 
     def rollback(self, to: str | None = None) -> Catalog:
-        """Return to an earlier snapshot. This is a commit, which can be rolled back too.
+        """Return to an earlier snapshot. This is itself a commit and can be rolled back.
 
         Parameters
         ----------
@@ -783,7 +782,7 @@ class Catalog(CatalogGroup):
         rechunk: bool = False,
         on_round: Callable[[Watch], object] | None = None,
     ) -> Watch:
-        """Append new files again and again, until interrupted.
+        """Append new files as they arrive, until interrupted.
 
         Its only memory is the catalog. After any interruption, a new call continues.
 
@@ -792,8 +791,8 @@ class Catalog(CatalogGroup):
         files
             Paths, URLs, globs or directories to list in each round. They may be empty.
         events
-            In place of `files`, a local file to which lines are appended: paths or URLs of files,
-            or JSON notifications of S3.
+            Instead of `files`, a local file to which lines are appended: paths or URLs of files, or
+            JSON notifications of S3.
         every_seconds
             Time from the end of a round to the next.
         settle_seconds
@@ -819,7 +818,7 @@ class Catalog(CatalogGroup):
         """
         url, options, allow = self._kept.url, self._kept.storage_options, self._kept.allow
         if (files is None) == (events is None):
-            raise InvalidRequestError("name files to watch, or a file of events")
+            raise InvalidRequestError("nothing to watch: name files, or give a file of events")
         new = Listing(files, options) if events is None else Events(Path(events))
         while True:
             opened = open_catalog(url, storage_options=options, allow=allow)
@@ -869,7 +868,7 @@ class Catalog(CatalogGroup):
         Parameters
         ----------
         all
-            Compare every stored chunk, and the labels of every file, not only a sample.
+            Compare every stored chunk and the labels of every file, instead of a sample.
         seed
             Seed of the sample.
         progress
@@ -895,7 +894,7 @@ class Catalog(CatalogGroup):
         Parameters
         ----------
         other
-            Address of a catalog, or an opened one: perhaps a former snapshot of this one.
+            Address of a catalog, or an opened catalog, such as an earlier snapshot of this one.
 
         Raises
         ------
@@ -979,9 +978,9 @@ class Catalog(CatalogGroup):
         Parameters
         ----------
         after
-            Of the best series, the least step, like ``"12h"``.
+            For the best series: the smallest step, like ``"12h"``.
         offset
-            Show what every run says so far ahead, like ``"24h"``.
+            Show the value of every run at this offset, like ``"24h"``.
         run
             Show all steps of one run: its time, or ``"latest"``.
         run_dim, step_dim
@@ -1091,7 +1090,7 @@ class Catalog(CatalogGroup):
         base_url: str,
         prefixes: Mapping[str, str] | None = None,
     ) -> Published:
-        """Write a site of files for the catalog, for any web server or bucket.
+        """Write the catalog as a web site of plain files, for any web server or bucket.
 
         The site has pages, a copy of the catalog, kerchunk references and a STAC Item. The values
         stay in the sources, which visitors read by byte ranges.

@@ -105,7 +105,7 @@ def added(
     is_cube, dim = way.is_cube(base.group, job.dims), way.grows_along(job.dims)
     if base.root.snapshot.pending and (is_cube or dim is None):
         raise InvalidRequestError(
-            "files are laid by other rules than along one dimension, while labels of"
+            "the files of the catalog are not in sequence along one dimension, while labels of"
             f" {' and '.join(base.root.snapshot.pending)} are declared ahead"
         )
     if isinstance(way, InARow) and is_cube:
@@ -183,8 +183,8 @@ def combined(
     inputs, in_order = laid.inputs, laid.in_order
     if not in_order and (declared or dim in waiting):
         raise InvalidRequestError(
-            f"labels of {dim!r} do not follow each other between those that are there, while some"
-            " are declared ahead: give files whose labels do"
+            f"the labels of {dim!r} in these files do not fit in one piece between those of the "
+            "catalog, which has labels declared ahead: add files with consecutive labels"
         )
     ranges = pending_after(waiting.get(dim, ()), inputs, dim, declared)
     pending = {
@@ -357,8 +357,8 @@ def changed(
     if dim is None:
         raise InvalidRequestError(
             Message(
-                "files are replaced and removed along the dimension that they were "
-                "laid along, and the catalog does not say which: name it (",
+                "the catalog does not record the dimension along which its files were combined: "
+                "name it (",
                 Option("concat_dim", "time"),
                 ")",
             )
@@ -370,7 +370,7 @@ def changed(
     at: At = "label" if job.order == "label" else "end"  # each in its former place
     laid = arranged(base.group, new, dim, at, read, base.root.snapshot.ends, without)
     if not laid.inputs:
-        raise InvalidRequestError("nothing would be left of the catalog")
+        raise InvalidRequestError("this would remove every file of the catalog")
     shown: VirtualGroup = base.group
     if constants:
         stays = spare()
@@ -404,7 +404,7 @@ def _uses(
         if len(elements) != 1:
             reason = "it lies in several places" if elements else "it is not in the catalog"
             raise InvalidRequestError(
-                f"{reason}, so that it cannot be replaced or removed", Place(source=file)
+                f"{reason}, so it cannot be replaced or removed", Place(source=file)
             )
     return {file: next(iter(elements)) for file, elements in found.items()}, constants
 
@@ -424,7 +424,8 @@ def _with_constants(
     missing = [path for path in constants if not any(path in giver for giver in givers)]
     if missing:
         raise InvalidRequestError(
-            f"{', '.join(missing)}: only a file that goes holds it. Build the catalog again"
+            f"{', '.join(missing)}: held only by files that are to be removed. Build the catalog "
+            "again"
         )
 
     def held(path: str, array: VirtualArray) -> VirtualArray:
@@ -490,11 +491,11 @@ def rebuilt(
         With every problem, where files do not fit.
     """
     if not files:
-        raise InvalidRequestError("nothing would be left of the catalog")
+        raise InvalidRequestError("this would remove every file of the catalog")
     if held is not None and not _makes(built.laid_out(held, read), base):
         raise InvalidRequestError(
-            "files like these are laid out by all of them, and those of the catalog do not make"
-            " what it holds when they are combined again: build it anew with all files",
+            "the layout depends on all files together, and combining the files of the catalog "
+            "again gives another result than it holds: build the catalog again from all files",
             Place(source=base.group.info.url),
         )
     groups = dict(files)
@@ -502,8 +503,8 @@ def rebuilt(
     group = with_drifts(done)
     if held is None and not _lie_as_before(done, base, stay):
         raise InvalidRequestError(
-            "its files are laid out by all of them, and with some that are not what they were the"
-            " others come to lie elsewhere: build it anew with all files",
+            "the layout depends on all files together, and the changed files would move the "
+            "others: build the catalog again from all files",
             Place(source=base.group.info.url),
         )
     arrays = {path: written(array) for path, array in group.all_arrays().items()}

@@ -159,7 +159,9 @@ def mosaic(
     if labels is not None:
         if stack is None:
             raise InvalidRequestError(
-                Message("labels need a dimension: name it (", Option("stack", "time"), ")")
+                Message(
+                    "labels were given, but no dimension: name it (", Option("stack", "time"), ")"
+                )
             )
         groups = with_labels(groups, stack, labels)
     check_tolerance(tolerance)

@@ -68,7 +68,7 @@ class Target(Protocol):
 def holds_something(url: str) -> InvalidRequestError:
     """The error for a target with content."""
     return InvalidRequestError(
-        "the target holds something already: remove it, or copy to another address",
+        "the target is not empty: remove it, or copy to another address",
         Place(source=url),
     )
 
@@ -76,8 +76,8 @@ def holds_something(url: str) -> InvalidRequestError:
 def holds_another(url: str) -> InvalidRequestError:
     """The error for a target with another copy that is not finished."""
     return InvalidRequestError(
-        "the target holds an unfinished copy of something else, or with other options: remove it,"
-        " or copy to another address",
+        "the target holds an unfinished copy of another source, or one made with other options: "
+        "remove it, or copy to another address",
         Place(source=url),
     )
 

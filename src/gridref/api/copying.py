@@ -1,4 +1,4 @@
-"""Copy a catalog as a Zarr v3 hierarchy of its own: all values, and no reference to a file.
+"""Copy all values of a catalog into a Zarr v3 hierarchy without references to files.
 
 The chunks are written first, then the metadata of each array, then that of the root. A copy that
 was not finished can therefore not be opened as one. `copy_targets` says where they go, and how the

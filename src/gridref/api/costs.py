@@ -1,4 +1,4 @@
-"""Compute what reading arrays would cost, before anything is read."""
+"""Estimate the cost of reading arrays, before anything is read."""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ def declared_groups(
 
     index = group.arrays.get(dim)
     if index is None or index.dims != (dim,) or not index.size:
-        raise InvalidRequestError(f"there is no coordinate {dim!r} with labels along {dim!r}")
+        raise InvalidRequestError(
+            f"{dim!r} cannot be declared ahead: no coordinate {dim!r} holds labels along it"
+        )
     stored = read(index)
     known = pd.Index(decoded_values(dim, stored, index))
     raw = _stored(dim, labels, index)
@@ -117,7 +119,7 @@ def _stored(dim: str, labels: ArrayLike, index: VirtualArray) -> NDArray[Any]:
         alike = np.array_equal(kept, np.asarray(xr.Variable(dim, wanted)))
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidRequestError(
-            f"labels of {dim!r} cannot be kept as the catalog does: {error}"
+            f"the labels of {dim!r} do not fit the type that the catalog keeps: {error}"
         ) from error
     if not alike:
         raise InvalidRequestError(

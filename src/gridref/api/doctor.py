@@ -1,4 +1,4 @@
-"""Say whether an address can be read, step by step, and what is installed.
+"""Test step by step whether an address can be read, and list what is installed.
 
 `examined` tests an address as a scan and a read use it. Each step says what it found; the first
 that fails ends the examination, with the error of the call that failed.
@@ -138,8 +138,8 @@ class _Patient:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise SourceUnavailableError(
-                f"no address is known for the server {host} ({error.strerror or error}): check how"
-                " it is written, and that this machine can reach a name server",
+                f"cannot find the server {host} ({error.strerror or error}): check the spelling, "
+                "and that this machine can reach a name server",
                 Place(self.url),
             ) from error
         return f"{host} is {found[0][4][0]}"
@@ -150,8 +150,8 @@ class _Patient:
             socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
         except OSError as error:
             raise SourceUnavailableError(
-                f"no server answers at {host}, port {port} ({error.strerror or error}): check the"
-                " port, whether the server runs, and firewalls",
+                f"no server answers at {host}, port {port} ({error.strerror or error}): check the "
+                "port, the server and firewalls",
                 Place(self.url),
             ) from error
         return f"a server answers at port {port}"
@@ -219,8 +219,8 @@ class _Patient:
         if left_out:
             first = left_out[0]
             raise UnsupportedFeatureError(
-                f"{len(left_out)} objects cannot be read, the first is {first.path}:"
-                f" {first.reason}. gridref build --on-unsupported skip leaves them out",
+                f"{len(left_out)} objects cannot be read. The first is {first.path}: "
+                f"{first.reason}. gridref build --on-unsupported skip leaves them out",
                 Place(self.url),
             )
         return "all are known"

@@ -1,4 +1,4 @@
-"""The changes of a catalog's files: scan what is new, combine it with the rest, and commit.
+"""Change the files of a catalog: scan new files, combine them with the others, and commit.
 
 `FileChanges` is what `Catalog.append`, `replace`, `remove`, `refresh` and `declare` do. A change is
 a function of the newest snapshot: where another writer was quicker, it is tried again on theirs.
@@ -120,7 +120,7 @@ class FileChanges[C: CatalogGroup]:
                     Message(
                         f"{_counted(gone)} of the catalog {'are' if gone[1:] else 'is'} gone; ",
                         Option("vanished", "skip"),
-                        " leaves out what is",
+                        " removes the missing ones from the catalog",
                     ),
                     Place(source=gone[0]),
                 )
@@ -178,7 +178,9 @@ class FileChanges[C: CatalogGroup]:
 
         after = self.keeper.commit(change)
         warn_of_left_out(scans.report)
-        there = [Finding("/", Fate.SKIPPED, "it is in the catalog", file) for file in files.there]
+        there = [
+            Finding("/", Fate.SKIPPED, "it is already in the catalog", file) for file in files.there
+        ]
         report = ScanReport.joined([scans.report, ScanReport(tuple(there))])
         lines = change_lines(head, twice, report, drifts, after.info.url)
         told = CatalogReport.of(replace(report, lines=lines), after.snapshot.drifts)
@@ -208,7 +210,7 @@ class FileChanges[C: CatalogGroup]:
         sources = {source.url: source for source in base.group.source_list}
         for file in files.instead:
             if file not in sources:
-                reason = "it is not in the catalog, so that it cannot be replaced or removed"
+                reason = "it is not in the catalog, so it cannot be replaced or removed"
                 raise InvalidRequestError(reason, Place(source=file))
         stay = [url for url in sources if url not in files.instead]
         self._check_unchanged([sources[url] for url in stay])
@@ -230,7 +232,7 @@ class FileChanges[C: CatalogGroup]:
                 pool.check(source)
             except SourceChangedError as error:
                 raise SourceChangedError(
-                    Message(error.reason, ". It is in the catalog already"), error.place
+                    Message(error.reason, ". It is already in the catalog"), error.place
                 ) from error
 
         with SourcePool(self.keeper.storage_options) as pool:

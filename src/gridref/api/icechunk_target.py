@@ -181,8 +181,8 @@ class IcechunkTarget:
                 return
             if not self._is_empty():
                 raise InvalidRequestError(
-                    f"somebody wrote into the repository while it was copied: the copy is on the"
-                    f" branch {self._branch}",
+                    "the repository changed while it was copied to, so the copy was put on the "
+                    f"branch {self._branch}",
                     Place(source=self._url),
                 )
             self._repository.reset_branch(_MAIN, done, from_snapshot_id=main)

@@ -90,7 +90,7 @@ class KeptScans:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
             raise InvalidRequestError(
-                Message(Option("work", self.folder), f" is no folder: {error}")
+                Message(Option("work", self.folder), f" is not a folder: {error}")
             ) from error
 
     @cached_property
@@ -163,8 +163,8 @@ class KeptScans:
             raise InvalidRequestError(
                 Message(
                     Option("work", self.folder),
-                    f": results of scans cannot be kept there: {error.strerror}. Make room, "
-                    "or name another folder; what was kept is not scanned again",
+                    f": cannot write scan results to this folder: {error.strerror}. Make room, or "
+                    "name another folder; files whose results were kept are not scanned again",
                 )
             ) from error
 

@@ -59,7 +59,8 @@ def open_data(
     def catalog(address: str | os.PathLike[str] | VirtualGroup) -> VirtualGroup:
         if job.asked:
             raise InvalidRequestError(
-                f"{', '.join(sorted(job.asked))}: for files, not for a catalog"
+                f"{', '.join(sorted(job.asked))}: these options are for files, and this is a "
+                "catalog"
             )
         return open_group(address, storage_options, allow, snapshot, overlay)
 

@@ -81,7 +81,7 @@ def open_group(
         group = opened()  # built anew, of the same perhaps
     if digest not in (None, group.info.digest):
         raise CatalogError(
-            "the catalog was built anew since what refers to it was pickled: open it again",
+            "the catalog was rebuilt after this object was pickled: open the catalog again",
             Place(source=group.info.url),
         )
     return group

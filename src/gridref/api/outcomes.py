@@ -63,7 +63,8 @@ class RunOptions(Shown):
         Maximum number of remote files that are scanned at a time, by all processes together. Each
         process sends at most 64 requests at a time.
     executor
-        Who scans. A number of processes; None takes one for each core, if there are enough files.
+        What scans the files. A number of processes; None takes one for each core, if there are
+        enough files.
         Several processes need a main module that can be imported, as always with `multiprocessing`.
         Or the address of a Dask scheduler, a `distributed.Client` or a cluster, whose workers scan.
         Or a `concurrent.futures.Executor`, also of Ray, Lithops or MPI pools with that interface.

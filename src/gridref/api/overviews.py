@@ -1,4 +1,4 @@
-"""Write overviews of arrays of a catalog: coarser levels, of which one picture needs few chunks.
+"""Write overviews of arrays of a catalog: coarser levels that need few chunks for one picture.
 
 What is missing is written as one sheet: a folder with a Zarr v3 array for each level.
 """

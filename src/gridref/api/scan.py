@@ -63,7 +63,7 @@ class Failures:
         if len(self._found) >= self._options.max_errors:
             self._raise(
                 Message(
-                    "the job ends after so many (",
+                    "the job stopped at this number (",
                     Option("max_errors", self._options.max_errors),
                     ")",
                 )
@@ -92,14 +92,14 @@ class Failures:
     def _raise(self, why: str, *, hint: bool = False) -> None:
         errors = [error.located(Place(source=address)) for address, error in self._found]
         if len(errors) > 1:
-            remedy = Message("; ", Option("on_error", "skip"), " leaves them out and says so")
+            remedy = Message("; ", Option("on_error", "skip"), " leaves them out and reports them")
             raise FilesFailedError(errors, Message(why, remedy) if hint else why)
         if hint:
             errors[0].reason = Message(
                 errors[0].reason,
                 "; ",
                 Option("on_error", "skip"),
-                f" leaves it out {why} and says so",
+                f" leaves it out {why} and reports it",
             )
         raise errors[0]
 

@@ -1,4 +1,4 @@
-"""Write what overlays and overviews of an array lack, sheet by sheet.
+"""Bring overlays and overviews of an array up to date, sheet by sheet.
 
 A sheet is what one call writes: a folder with real Zarr arrays, made of one box of the array. It is
 entered in the catalog before it is written, so that changes of other writers are followed, and gets

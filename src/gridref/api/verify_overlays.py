@@ -1,4 +1,4 @@
-"""Compare overlays with the files that they answer for: the values of a sample of their chunks."""
+"""Compare overlays with the files: the values of a sample of their chunks."""
 
 from __future__ import annotations
 

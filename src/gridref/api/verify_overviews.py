@@ -1,4 +1,4 @@
-"""Compare the levels of overviews with what the files give, made once more."""
+"""Compute the levels of overviews again from the files, and compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gridref verify` found, as a file that can be published beside a catalog and checked.
+"""Write and check the summary of `gridref verify`, a file to publish beside a catalog.
 
 A summary is a JSON object: the digest of the catalog, how much was compared and how, and with which
 versions of the readers. Its own ``digest`` is the SHA-256 of the rest: JSON text, names sorted,
@@ -65,8 +65,8 @@ class Summary:
         """The summary of what was just compared."""
         if not result.ok:
             raise InvalidRequestError(
-                "no summary is written of a catalog that differs from its files: build it again, or"
-                " restore the files"
+                "the catalog differs from its files, so no summary is written: build it again, or "
+                "restore the files"
             )
         versions = {name: version_of(name) for name in ("gridref", *_READERS)}
         return cls(

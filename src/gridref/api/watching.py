@@ -72,7 +72,7 @@ def _named(line: str) -> Iterator[str]:
                 yield f"s3://{stored['bucket']['name']}/{unquote_plus(stored['object']['key'])}"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidRequestError(
-            f"an event cannot be understood: {without_secrets(line)[:200]!r}"
+            f"cannot read this event: {without_secrets(line)[:200]!r}"
         ) from error
 
 

@@ -104,7 +104,7 @@ def _dask(scheduler: Any) -> Iterator[Any]:
         client: Any = Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, RuntimeError) as error:
         raise SourceUnavailableError(
-            f"no scheduler answers at {shown_address(address)}: {error}"
+            f"no Dask scheduler answers at {shown_address(address)}: {error}"
         ) from error
     with client:
         yield client
@@ -115,7 +115,7 @@ def _n_workers(client: Any) -> int:
     n_threads = sum(client.nthreads().values())
     if not n_threads:
         warnings.warn(
-            "the scheduler has no workers yet: the files are scanned once there are some",
+            "the scheduler has no workers yet: scanning starts when workers have joined",
             skip_file_prefixes=(os.path.dirname(errors.__file__),),
         )
     return n_threads or _UNKNOWN_WORKERS
@@ -127,7 +127,9 @@ def _check_versions(client: Any) -> None:
     try:
         found: dict[str, str] = client.run(version, "gridref")
     except PackageNotFoundError as error:
-        raise InvalidRequestError("a worker has no gridref: install the same everywhere") from error
+        raise InvalidRequestError(
+            "a worker has no gridref: install the same version everywhere"
+        ) from error
     others = {own for own in found.values() if own != version("gridref")}
     if others:
         raise unlike_versions(sorted(others))
@@ -136,8 +138,8 @@ def _check_versions(client: Any) -> None:
 def unlike_versions(others: list[str]) -> InvalidRequestError:
     """The error for workers of other versions of gridref."""
     return InvalidRequestError(
-        f"a worker has gridref {', '.join(others)}, and this process {version('gridref')}: install"
-        " the same everywhere"
+        f"a worker has gridref {', '.join(others)}, and this process {version('gridref')}: "
+        "install the same version everywhere"
     )
 
 
@@ -174,17 +176,17 @@ def told(files: Sequence[str] = (), task: Task = _SCANNING) -> Iterator[None]:
         raise SourceUnavailableError(Message(said, task.go_on)) from error
     except _killed() as error:
         raise SourceUnavailableError(
-            f"workers died over the same {task.over} {_RETRIES + 1} times{which}, as when memory"
-            " runs out: give them more, or look at their logs"
+            f"workers died {_RETRIES + 1} times at the same {task.over}{which}, perhaps for lack "
+            "of memory: give them more memory, or look at their logs"
         ) from error
     except _lost() as error:
         raise SourceUnavailableError(
-            Message("the scheduler or executor went away: start it again. ", task.go_on)
+            Message("the scheduler or executor stopped: start it again. ", task.go_on)
         ) from error
     except RuntimeError as error:
         if "after shutdown" not in str(error):
             raise
-        raise InvalidRequestError("the executor was shut down before: give a new one") from error
+        raise InvalidRequestError("the executor is shut down: give a new one") from error
 
 
 def _killed() -> tuple[type[Exception], ...]:

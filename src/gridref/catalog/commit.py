@@ -193,7 +193,8 @@ def _to_be_replaced(folder: Folder) -> list[str]:
     elif len(ours) < len(names):
         others = sorted(set(names) - set(ours))
         raise InvalidRequestError(
-            f"not a catalog, and not empty (it holds {others[0]!r}): choose another place",
+            f"the folder is not a catalog and not empty (it holds {others[0]!r}): choose another "
+            "folder",
             Place(source=folder.url),
         )
     # Other files that were made lately may be tables that another process is writing right now.
@@ -597,8 +598,8 @@ def _since(before: Base, after: Base) -> list[Commit]:
 def _conflict(folder: Folder, between: list[Commit], why: str) -> CatalogConflictError:
     others = "; ".join(f"{each.id} ({each.operation}: {each.message})" for each in between[-3:])
     return CatalogConflictError(
-        f"another writer changed the catalog meanwhile, {others}, and the change does not fit what"
-        f" is there now: {why}",
+        f"another writer changed the catalog in the meantime, {others}, and this change no longer "
+        f"fits: {why}",
         Place(source=folder.url),
     )
 

@@ -1,4 +1,4 @@
-"""Snapshots, ``gridref.json``, and the files of former snapshots.
+"""Snapshots, ``gridref.json``, and the files of earlier snapshots.
 
 A `Snapshot` describes a catalog as one commit left it. A `Root` is the whole of ``gridref.json``:
 the current snapshot, tags and the format version. Both are read from JSON and written to it. The
@@ -388,7 +388,7 @@ def _parse(content: bytes, place: Place) -> dict[str, Any]:
         ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT_NAME:
         raise CatalogCorruptError(
-            f'not the description of a catalog: its "format" is not "{FORMAT_NAME}"', place
+            f'the file does not describe a catalog: its "format" is not "{FORMAT_NAME}"', place
         )
     version = document.get("format_version")
     if type(version) is not int or version != FORMAT_VERSION:
@@ -467,9 +467,8 @@ def root_at(folder: Folder, root: Root, snapshot: str) -> Root:
         return root
     place = Place(source=folder.url)
     missing = InvalidRequestError(
-        f"no snapshot {snapshot!r}: it was pruned, or never there; gridref list CATALOG history"
-        " lists them"
-        f" (tags: {', '.join(sorted(root.tags)) or 'none'})",
+        f"there is no snapshot {snapshot!r}: it was pruned or never existed; gridref list CATALOG "
+        f"history lists all snapshots (tags: {', '.join(sorted(root.tags)) or 'none'})",
         place,
     )
     if not _IDS.fullmatch(name) or name in root.pruned:

@@ -461,7 +461,7 @@ class Interned:
         for name, items in (("axes", self.axes), ("encodings", self.encodings)):
             used = {number for entry in entries for number in entry.document[name]}
             if max(used, default=-1) >= len(items):
-                raise ValueError(f"there is no number {max(used)} of {len(items)} {name}")
+                raise ValueError(f"there is not a number {max(used)} of {len(items)} {name}")
 
     def axis(self, axis: GridAxis) -> int:
         """Number of an axis, added if it is new."""

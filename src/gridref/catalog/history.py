@@ -33,7 +33,7 @@ def tagged(base: Base, name: str, snapshot: str | None) -> Root:
     """Give a snapshot a name; None for the current one."""
     if not _TAG.match(name) or re.fullmatch(r"[0-9a-f]{16}", name):
         raise InvalidRequestError(
-            f"a tag is made of letters, digits, dots, dashes and underscores, got {name!r}"
+            f"a tag may have letters, digits, dots, dashes and underscores only, got {name!r}"
         )
     target = root_at(base.folder, base.root, snapshot or base.root.snapshot.id).snapshot
     return replace(base.root, tags={**base.root.tags, name: target.id})
@@ -66,7 +66,9 @@ def _one_back(base: Base) -> str:
             break
     parent = parents.get(shown)
     if parent is None:
-        raise InvalidRequestError("there is no snapshot before it", Place(source=base.folder.url))
+        raise InvalidRequestError(
+            "there is no snapshot before this one", Place(source=base.folder.url)
+        )
     return parent
 
 
@@ -88,7 +90,10 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
     """
     if keep < 1:
         raise InvalidRequestError(
-            Message("at least the current snapshot is kept, got ", Option("keep", keep))
+            Message(
+                "the current snapshot is always kept, so keep must be at least 1, got ",
+                Option("keep", keep),
+            )
         )
     folder, root = base.folder, base.root
     names = set(folder.names())

@@ -1,4 +1,4 @@
-"""Overlays of a catalog: what commits make of their coverage, and their arrays for reading.
+"""Overlays of a catalog: how commits change their coverage, and their arrays for reading.
 
 A commit knows which rows it keeps. Elements whose block is the same row of the same table are the
 same elements, so an overlay goes on answering for them, at their new places. All others are read
@@ -173,7 +173,7 @@ def check_policy(policy: OverlayPolicy) -> None:
     is_number = type(policy) is int and policy >= 0
     if not is_number and policy not in ("auto", "none", "check"):
         raise InvalidRequestError(
-            Message(Option("overlay", policy), ' is none of "auto", "none", "check" or a number')
+            Message(Option("overlay", policy), ' must be "auto", "none", "check" or a number')
         )
 
 

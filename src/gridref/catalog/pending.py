@@ -1,4 +1,4 @@
-"""Elements that were declared ahead and that no file holds yet.
+"""Elements that were declared ahead and have no file yet.
 
 By default they read as the fill value. `refusing_pending` makes reading them an error instead.
 """
@@ -116,8 +116,8 @@ class _NotThere(SourcePolicy):
         """Raises BlockPendingError."""
         raise BlockPendingError(
             Message(
-                f"no file has brought these elements of {self.named_by} yet, which were "
-                "declared ahead. Append it, or open the catalog with ",
+                f"these elements of {self.named_by} were declared ahead, and no file with them "
+                "has been added yet. Append the file, or open the catalog with ",
                 Option("pending", "fill"),
                 " to read the fill value",
             )

@@ -222,8 +222,8 @@ def boxes(array: VirtualArray, bounds: list[Bound]) -> Iterator[dict[str, slice]
         found.append((start[may], stop[may]))
     if not n_known:
         raise InvalidRequestError(
-            "nothing is known of its values: catalog.scan_values(), or gridref list CATALOG"
-            " statistics --scan-values, looks at them"
+            "no statistics of its values are recorded: run catalog.scan_values(), or gridref list "
+            "CATALOG statistics --scan-values"
         )
     starts, stops = _joined(*map(np.concatenate, zip(*found, strict=True)))
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):

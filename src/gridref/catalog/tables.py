@@ -61,7 +61,7 @@ def column_of(
             texts.append_values(values)
         except UnicodeEncodeError as error:
             raise InvalidRequestError(
-                f"a catalog cannot keep {error.object[:200]!r}: it is not UTF-8. Rename the file,"
+                f"a catalog cannot hold {error.object[:200]!r}: it is not UTF-8. Rename the file,"
                 " array or group"
             ) from error
         return texts.finish()

@@ -89,7 +89,7 @@ def value_to_json(value: Any) -> Any:
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         members = {name: value_to_json(item) for name, item in value.items()}
         return {"$dict": members} if any(name[:1] == "$" for name in members) else members
-    raise InvalidRequestError(f"a catalog cannot keep a value of type {type(value).__name__}")
+    raise InvalidRequestError(f"a catalog cannot hold a value of type {type(value).__name__}")
 
 
 def value_from_json(document: Any) -> Any:
@@ -124,7 +124,7 @@ def _numpy_to_json(value: np.ndarray[Any, Any] | np.generic) -> dict[str, Any]:
     """Numbers and text as lists where that is exact and short, else the raw bytes."""
     dtype = value.dtype
     if dtype.hasobject and dtype.kind not in "OT":
-        raise InvalidRequestError(f"a catalog cannot keep a value of dtype {dtype}")
+        raise InvalidRequestError(f"a catalog cannot hold a value of dtype {dtype}")
     body: dict[str, Any] = {"dtype": _descr_of(dtype)}
     if isinstance(value, np.ndarray):
         body["shape"] = list(value.shape)
@@ -194,7 +194,7 @@ def dtype_to_json(dtype: np.dtype[Any]) -> Any:
     except (InvalidRequestError, NotRepresentableError):
         pass  # Zarr has no such data type
     if dtype.hasobject and dtype.kind != "T":
-        raise InvalidRequestError(f"a catalog cannot keep elements of dtype {dtype}")
+        raise InvalidRequestError(f"a catalog cannot hold elements of dtype {dtype}")
     return {"name": "numpy", "configuration": {"descr": _descr_of(dtype)}}
 
 

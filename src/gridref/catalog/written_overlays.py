@@ -1,4 +1,4 @@
-"""Changes of overlays and overviews: a sheet is begun and finished, an overlay is dropped.
+"""Changes of overlays and overviews: begin and finish a sheet, drop an overlay.
 
 To write a sheet, `begun` first enters it with its coverage and without tables. All commits that
 other writers make meanwhile move and cut that coverage, as that of other sheets. `finished` then
@@ -48,7 +48,7 @@ def begun(
     known = _found(base, overlay.id)
     if known is None and len(others) >= most:
         raise InvalidRequestError(
-            f"the catalog has {most} {kind}, and may not have more: drop one",
+            f"the catalog has {most} {kind}, the most it may have: drop one",
             Place(source=base.folder.url),
         )
     held = (known or overlay).covering((known or overlay).served)

@@ -1,4 +1,4 @@
-"""GRIB messages of both editions: taken apart into sections, and decoded.
+"""Split GRIB messages of both editions into sections, and decode them.
 
 ``gridref.grib`` decodes the last field of the bytes it gets: those of a whole message, or of one
 that is cut after the field. The result is float32, NaN where the bitmap has holes, rows in the

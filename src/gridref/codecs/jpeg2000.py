@@ -1,4 +1,4 @@
-"""JPEG 2000 codestreams: their main header, and the decoding of one tile by itself.
+"""JPEG 2000 codestreams: read the main header, and decode a single tile.
 
 ``gridref.jpeg2000`` decodes the tile-parts of one tile. Its configuration holds the main header of
 the codestream. Both are put together to a codestream with that tile alone, for OpenJPEG. The tile

@@ -1,4 +1,4 @@
-"""Lay inputs one after the other along a dimension, in the given order or in that of their labels.
+"""Place inputs in sequence along a dimension, in the given order or by label.
 
 An input that lacks a variable gives missing blocks.
 """
@@ -105,10 +105,10 @@ class Along(Placement):
         (dim,) = dims
         if all(dim not in kind.array.dims for kind in column.kinds) and not lengths[dim]:
             message = Message(
-                f"its values differ, and groups differ in length along {dim!r}, so that it cannot"
-                " be repeated along it; ",
+                f"its values differ, and it cannot be repeated along {dim!r} because groups "
+                "differ in length there; ",
                 Option("layout", "ragged", "layout=Ragged()"),
-                " keeps one value of it for each file",
+                " keeps one value for each file",
             )
             task.notes.problem("values-differ", column.path, message, column.files)
             return None

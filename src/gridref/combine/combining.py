@@ -25,6 +25,7 @@ from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualGroup
 from gridref.model.label_ends import LabelEnds, label_ends
 from gridref.model.scan_report import ScanReport
+from gridref.options import near_names
 
 # One batch: groups in memory
 
@@ -93,9 +94,10 @@ def new_dims(groups: Sequence[VirtualGroup], dims: Sequence[str]) -> tuple[str, 
 def no_such_dimension(dim: str, first: VirtualGroup, files: Sequence[str]) -> Problem:
     """The first problem to report if inputs cannot be stacked: the dimension may be misspelt."""
     dims = dict.fromkeys(name for array in first.all_arrays().values() for name in array.dims)
+    near = near_names(dim, dims)
     message = (
-        f"no input has a dimension {dim!r}, so that they were to be stacked along a new one; the"
-        f" first has {', '.join(list(dims)[:8]) or 'none'}"
+        f"no file has a dimension {dim!r}{near}{'' if near.endswith('?') else '.'} To be stacked"
+        " along a new dimension instead, the files must agree in all sizes"
     )
     return Problem("dimension-missing", message, sources=tuple(files))
 

@@ -179,9 +179,9 @@ def _of_labels(
         off = np.abs(labels - (labels[0] + step * np.arange(len(labels)))).max()
         if not step or not off <= _EVEN * abs(step):
             message = Message(
-                f"its labels along {dim!r} are not evenly spaced: they are up to"
-                f" {off / abs(step) if step else np.inf:.3g} pixels off; lay it out by its labels"
-                " (",
+                f"its labels along {dim!r} are not evenly spaced: they deviate by up to"
+                f" {off / abs(step) if step else np.inf:.3g} pixels; combine the files by their "
+                "labels instead (",
                 Option("concat_dim", [dims[1], dims[0]]),
                 ")",
             )
@@ -224,8 +224,8 @@ def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
     off_row, off_column = abs(row - round(row)), abs(column - round(column))
     if max(off_row, off_column) > tolerance:
         message = Message(
-            f"it lies {off_column:.3g} columns and {off_row:.3g} rows off the "
-            f"pixels of {first.name}, and tolerance is {tolerance:g}; ",
+            f"it is {off_column:.3g} columns and {off_row:.3g} rows off the pixels of "
+            f"{first.name}; the tolerance is {tolerance:g}; ",
             Option("grids", "groups"),
             " gives each grid a group",
         )

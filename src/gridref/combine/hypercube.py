@@ -1,4 +1,4 @@
-"""Lay inputs by their labels along several dimensions at once.
+"""Place inputs by their labels along several dimensions.
 
 Every input holds a box of labels: one month of member 3, or a tile of rows and columns. Along each
 dimension the labels of all inputs are put in order. A box may be anywhere and of any size, and
@@ -65,10 +65,9 @@ class Hypercube(Placement):
             raise InvalidRequestError(
                 Message(
                     Option("overlap", "keep"),
-                    " keeps labels that repeat, and where files lie by their labels only "
-                    "one input can be shown at each place: lay them one after the other "
-                    "along one dimension (concat_dim alone, or layout='nested'), or take "
-                    "another overlap",
+                    " keeps repeated labels, but when files are placed by their labels only one "
+                    "file can be shown at each place: join them in sequence along one dimension "
+                    "(concat_dim alone, or layout='nested'), or choose another overlap",
                 )
             )
 
@@ -135,9 +134,9 @@ class Hypercube(Placement):
         paths = [column.path for column in columns.values() if dim in column.first.dims]
         path = paths[0] if paths else dim
         message = Message(
-            f"no labels say where it lies along {dim!r}: give them (",
+            f"it has no labels that place it along {dim!r}: give labels (",
             Option("labels", ..., "layout=Labels(...)"),
-            "), or the order of the files (layout='nested')",
+            "), or nest the lists of files in order (layout='nested')",
         )
         notes.problem("labels-missing", path, message, unplaced, drop=False)
         notes.failed |= {column.path for column in columns.values()}
@@ -309,7 +308,7 @@ def _settled(column: Column, concerned: list[int], text: str, notes: Notes) -> b
         message = Message(
             f"several files hold ({text}); a dimension more (",
             Option("labels", ..., "layout=Labels(...)"),
-            ") keeps them apart; ",
+            ") separates them; ",
             Option("overlap", "first"),
             " or ",
             Option("overlap", "last"),

@@ -110,11 +110,11 @@ class Instances:
             prefix = f"{path}/" if path else ""
             if padded and (indexed := self._indexed(part)):
                 message: str = Message(
-                    f"its samples along {', '.join(sorted(indexed))} say which instance "
-                    "they belong to (instance_dimension) and lie in any order, which rows "
-                    "cannot show without copying: ",
+                    f"its samples along {', '.join(sorted(indexed))} name their instance "
+                    "(instance_dimension) and are in no fixed order, so they cannot become rows "
+                    "without a copy: ",
                     Option("layout", "ragged", "layout=Ragged()"),
-                    " keeps them so",
+                    " keeps this order",
                 )
                 return path, message
             for name in self._uncounted(part):
@@ -125,10 +125,10 @@ class Instances:
                 n_instances = _lengths(VirtualGroup({name: array})).get(self.instance, 1)
                 if self.sample_of(array) is not None and n_instances != 1 and not padded:
                     message = Message(
-                        f"it holds {n_instances} instances along {self.instance!r} side by "
-                        "side, each as long as the longest: ",
+                        f"it holds {n_instances} instances along {self.instance!r}, each padded "
+                        "to the length of the longest: ",
                         Option("layout", "padded", "layout=Ragged(padded=True)"),
-                        " lays them below each other",
+                        " puts them one below the other",
                     )
                     return prefix + name, message
         return None
@@ -227,9 +227,10 @@ def find_instances(
     if not dims:
         raise InvalidRequestError(
             Message(
-                "all inputs have the same lengths: name the dimension of the samples (",
+                "all inputs have the same length, so a ragged layout is not needed: name the "
+                "dimension of the samples (",
                 Option("concat_dim", "obs"),
-                "), or lay them out by another layout",
+                "), or choose another layout",
             )
         )
     labels = {name for _, part in first.walk() for name in part.arrays}

@@ -70,7 +70,7 @@ def with_labels(
         for each input.
     """
     if not isinstance(dim, str):
-        raise InvalidRequestError(f"labels are for one dimension, not for {dim!r}")
+        raise InvalidRequestError(f"labels go with one dimension, not with {dim!r}")
     return _labelled(groups, dim, *label_values(labels))
 
 
@@ -91,8 +91,9 @@ def _checked(group: VirtualGroup, dim: str) -> VirtualGroup:
         if dim in array.dims and array.shape[array.dims.index(dim)] != 1:
             extent = array.shape[array.dims.index(dim)]
             raise InvalidRequestError(
-                f"it has a dimension {dim!r} of length {extent}: stacking makes a new one;"
-                " concatenating lays inputs along one that they have",
+                f"it already has a dimension {dim!r} of length {extent}, and stacking makes a new "
+                "one: choose another name, or concatenate along the existing dimension with "
+                "concat_dim",
                 Place(source_name(group), name),
             )
     return group
@@ -105,13 +106,13 @@ def label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
         values = _times(labels)
     if values.ndim != 1 or values.dtype.kind not in "biufUSM":
         raise InvalidRequestError(
-            f"labels are a sequence of numbers, strings or times, got {values.dtype} of shape"
+            f"labels must be a sequence of numbers, strings or times, got {values.dtype} of shape"
             f" {values.shape}"
         )
     if values.dtype.kind != "M":
         return values, {}
     if np.isnat(values).any():
-        raise InvalidRequestError("labels are times, and one of them is NaT")
+        raise InvalidRequestError("labels must not contain NaT")
     unit, count = np.datetime_data(values.dtype)
     if unit not in _TIME_UNITS or count != 1:
         unit = "D" if unit in ("Y", "M", "W") else "ns"
@@ -125,7 +126,7 @@ def _times(labels: ArrayLike) -> NDArray[Any]:
     try:
         return np.asarray(labels, "M8[us]")
     except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"labels are numbers, strings or times: {error}") from error
+        raise InvalidRequestError(f"labels must be numbers, strings or times: {error}") from error
 
 
 def _labelled(
@@ -135,5 +136,7 @@ def _labelled(
     for number, (group, label) in enumerate(itertools.zip_longest(groups, labels)):
         if label is None or group is None:
             n_inputs = "more inputs" if label is None else number
-            raise InvalidRequestError(f"one label for each input: {len(labels)} for {n_inputs}")
+            raise InvalidRequestError(
+                f"give one label for each input: got {len(labels)} labels for {n_inputs} inputs"
+            )
         yield with_label(group, dim, label, attrs)

@@ -281,10 +281,10 @@ def _report_overlap(
     )
     if all_same:
         message += Message(
-            ". All these files have the same labels. If something else tells them "
-            "apart (another time), ",
+            ". All these files have the same labels. If they differ in something else (such as "
+            "time), ",
             Option("overlap", "keep"),
-            " lays them in their order, under labels that repeat",
+            " joins them in the given order, with repeated labels",
         )
     notes.problem("overlap", column.path, message, concerned, drop=False)
 

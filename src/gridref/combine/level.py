@@ -112,7 +112,7 @@ def _note_differing(
         can_repeat = task.placement.repeats and any(map(lengths.get, task.growing))
         if task.placement.in_a_row and not can_repeat:
             ragged = Option("layout", "ragged", "layout=Ragged()")
-            advice = Message(ragged, " keeps one value of it for each file; ", advice)
+            advice = Message(ragged, " keeps one value for each file; ", advice)
         if can_repeat:
             advice = Message(
                 Option("variables", "different"), " repeats it along the dimension; ", advice

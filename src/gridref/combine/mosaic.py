@@ -1,4 +1,4 @@
-"""Lay georeferenced inputs beside each other: a mosaic, or a series of mosaics.
+"""Place georeferenced inputs on one pixel grid: a mosaic, or a series of mosaics.
 
 The edges of all inputs along x and y are the lines of one rectilinear grid. Where a line crosses
 an input, its blocks are cut. A cell that no input covers is a missing block, which reads as the
@@ -127,14 +127,14 @@ def _labels(
     place = Place(source_name(group), dim)
     if array is None or first is None or array.ndim > 1:
         raise InvalidRequestError(
-            f"it has no label along {dim!r}: give a pattern that finds it in the file's name", place
+            f"it has no label along {dim!r}: give a pattern that reads it from the file name", place
         )
     for name in ("units", "calendar"):
         own, known = array.attrs.get(name), first.attrs.get(name)
         if value_keys([own, known]) is not None:
             raise InvalidRequestError(
-                f"its {name} are {own!r}, those of the first input's labels"
-                f" {known!r}: give labels by a pattern",
+                f"its {name} are {own!r}, those of the first input are {known!r}: give a pattern "
+                "that reads the labels from the file names",
                 place,
             )
     return values.of(array).reshape(-1)
@@ -341,19 +341,19 @@ def _checked(rules: CombineOptions) -> CombineOptions:
         raise InvalidRequestError(
             Message(
                 Option("overlap", "keep"),
-                " keeps what repeats side by side, and a mosaic shows one input at "
-                "each pixel: take ",
+                " keeps repeated values side by side, but a mosaic shows one input at each pixel: "
+                "choose ",
                 Option("overlap", "first"),
                 " or ",
                 Option("overlap", "last"),
-                ", which hide the others",
+                ", which hide the other inputs",
             )
         )
     for name in ("variables", "repeated", "index_variables"):
         value = getattr(rules, name)
         if value != getattr(CombineOptions(), name):
             raise InvalidRequestError(
-                Message(Option(name, value), " needs one dimension to lie along; a mosaic has two")
+                Message(Option(name, value), " needs one dimension; a mosaic has two")
             )
     return rules
 
@@ -523,7 +523,7 @@ class _Mosaic:
             Problem(
                 "overlap",
                 Message(
-                    f"{rows} by {columns} pixels (rows, columns) of it lie in "
+                    f"{rows} by {columns} pixels (rows, columns) of it overlap "
                     f"{rasters[other].name}; ",
                     Option("overlap", "first"),
                     " or ",

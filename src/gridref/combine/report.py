@@ -1,4 +1,4 @@
-"""What combining returns: the group, the differences between inputs, and the problems.
+"""The result of combining: the group, the differences between inputs, and the problems.
 
 A `Drift` is one difference, with the files of each value and how it was resolved. A `DriftReport`
 lists all of them. A `Combination` holds the group, the report and what could not be resolved. Those

@@ -87,7 +87,9 @@ class Values:
         if values is not None:
             return values
         if self._read is None:
-            raise InvalidRequestError("values are needed, and nothing can read them")
+            raise InvalidRequestError(
+                "values are needed, but no reader is available for this array"
+            )
         return self._read(array)
 
 

@@ -1,1 +1,1 @@
-"""Other tools' interfaces with gridref behind them: a script changes its imports only."""
+"""The interfaces of other tools, implemented with gridref: a script only changes its imports."""

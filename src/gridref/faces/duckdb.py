@@ -170,7 +170,9 @@ def _is_named(path: str, query: str) -> bool:
 
 def _ambiguous(path: str) -> Rows:
     def refuse() -> pa.RecordBatchReader:
-        raise InvalidRequestError(f"several arrays are called {path!r}, but for capitals")
+        raise InvalidRequestError(
+            f"several arrays are named {path!r} except for upper and lower case"
+        )
 
     return refuse
 

@@ -135,7 +135,8 @@ class GridrefFileSystem(AbstractFileSystem):
         super().__init__(asynchronous=asynchronous, **own)
         if fo is None:
             raise InvalidRequestError(
-                "no catalog given: write gridref::ADDRESS, like gridref::file:///data/cube.gridref"
+                "no catalog is named: write gridref::ADDRESS, like "
+                "gridref::file:///data/cube.gridref"
             )
         if isinstance(fo, str) and target_protocol not in (None, "file", "local"):
             fo = fo if "://" in fo else f"{target_protocol}://{fo}"

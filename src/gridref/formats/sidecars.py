@@ -1,4 +1,4 @@
-"""Files that say more about another one beside it, if they are there.
+"""Files that describe another file beside them, if they exist.
 
 Nothing promises them. So a folder is asked for each name once, and only for the name that it had:
 files in a folder without any cost no further request.

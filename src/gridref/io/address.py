@@ -116,7 +116,9 @@ def real_path(url: str) -> str:
     try:
         return f"{links}{separator}{slashed(os.path.realpath(base))}"
     except ValueError as error:
-        raise SourceUnavailableError(f"no file can be called so: {error}", Place(url)) from error
+        raise SourceUnavailableError(
+            f"this is not a valid file name: {error}", Place(url)
+        ) from error
 
 
 def beside(url: str, name: str) -> str:
@@ -312,7 +314,7 @@ def open_filesystem(
         raise missing_package(f"reading {shown_address(url)}", error) from shown(error, url)
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(
-            f"its filesystem cannot be opened: {without_secrets(str(error), url)}",
+            f"cannot open its filesystem: {without_secrets(str(error), url)}",
             Place(source=url),
         ) from shown(error, url)
     except Exception as error:  # noqa: BLE001 - becomes one of ours

@@ -1,4 +1,4 @@
-"""What a piece of work shares with every read below it: counts, records and hints.
+"""The context that a piece of work shares with every read below it: counts, records and hints.
 
 One context variable holds one `Context`, and `working` changes some of it in a ``with`` block. A
 reader takes what it needs when it is made, and keeps it when other threads use it.

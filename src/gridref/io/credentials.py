@@ -1,4 +1,4 @@
-"""Credentials that expire: asked for again from a function that the user gives.
+"""Credentials that expire: a function given by the user returns new ones.
 
 `Credentials` holds what a ``credential_provider`` returned last, and asks it again shortly before
 that expires, or when a server refuses it. The filesystems of S3 and HTTP hold `Credentials`, not
@@ -209,8 +209,8 @@ def _seconds(expires: Any) -> float:
 def refused_after_all(url: str, status: int | str) -> SourceUnavailableError:
     """The error for a server that refuses also what the provider returned anew."""
     return SourceUnavailableError(
-        f"the server refused the credentials ({status}), and asking for new ones did not help:"
-        f" check what {PROVIDER} returns (or what -O @FILE holds), and whether that may read this"
+        f"the server refused the credentials ({status}), and new ones did not help: check what "
+        f"{PROVIDER} returns (or what -O @FILE holds), and whether that may read this"
         " file",
         Place(source=url),
     )

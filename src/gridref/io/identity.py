@@ -1,4 +1,4 @@
-"""The identity of sources and chunks: are they still what was scanned.
+"""The identity of sources and chunks: check that they are still what was scanned.
 
 `check_identity` compares size, version and time of change. `check_content` compares checksums, also
 for a file that was moved. `read_checked` reads byte ranges and verifies the CRC-32C of the stored
@@ -85,7 +85,7 @@ def coverage_of(checksum: str) -> Coverage:
     for coverage, name in (("sampled", _SAMPLED), ("all", "all")):
         if checksum.startswith(f"blake2b:{name}:"):
             return coverage  # type: ignore[return-value]
-    raise InvalidRequestError(f"a checksum of a kind that is not known: {checksum!r}")
+    raise InvalidRequestError(f"unknown kind of checksum: {checksum!r}")
 
 
 def _sampled(size_bytes: int) -> Iterator[tuple[int, int]]:
@@ -318,8 +318,8 @@ def _spans(
         rows = np.array([row]) if row >= 0 else known.rows_below(start, stop)
         if not rows.size:
             raise ChecksumError(
-                "the catalog has checksums of the file's chunks, but none of these bytes: its"
-                " tables contradict each other. Build it again",
+                "the catalog has checksums for this file, but none for these bytes: its tables "
+                "contradict each other. Build the catalog again",
                 Place(source=source.url, start=start, stop=stop),
             )
         low = int(known.offset[rows[0]])
@@ -338,7 +338,8 @@ def _check(
             raise ChecksumError(
                 f"the stored bytes of a chunk have the CRC-32C {found:08x} instead of"
                 f" {int(known.crc32c[row]):08x}: the file was changed or damaged since the catalog"
-                " was made, or came wrong over the network. Restore it, or build the catalog again",
+                " was made, or damaged on the way over the network. Restore it, or build the "
+                "catalog again",
                 Place(source=source.url, start=begin, stop=begin + n_bytes),
             )
 

@@ -216,8 +216,8 @@ def refuse_names_alike(names: Iterable[str], folder: str) -> None:
         other = known.setdefault(name.casefold(), name)
         if other != name and _ignores_case(folder):
             raise InvalidRequestError(
-                f"{other!r} and {name!r} would be one file: the filesystem does not tell upper case"
-                " from lower case. Write to another filesystem",
+                f"{other!r} and {name!r} would be the same file, because the filesystem ignores "
+                "upper and lower case. Write to another filesystem",
                 Place(source=folder),
             )
 

@@ -154,8 +154,9 @@ def _checked(
     place = Place(source=url, start=start, stop=stop)
     if headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
         raise SourceUnavailableError(
-            f"the server sent the range compressed ({headers['Content-Encoding']}): its numbers of"
-            " bytes are not those of the file. Switch that off at the server or its proxy",
+            f"the server sent the range compressed ({headers['Content-Encoding']}): byte "
+            "positions then differ from those of the file. Switch compression off at the server "
+            "or its proxy",
             place,
         )
     length = headers.get("Content-Length", "")
@@ -163,14 +164,14 @@ def _checked(
         return int(length)
     if status != _PARTIAL:
         raise SourceUnavailableError(
-            f"the server answered status {status} and not a range: it ignores byte ranges. Copy the"
+            f"the server ignores byte ranges (it answered status {status}). Copy the"
             " file to a place that serves them",
             place,
         )
     if headers.get("Content-Type", "").lower().startswith("multipart/byteranges"):
         raise SourceUnavailableError(
-            "the server answered with several parts (multipart/byteranges) where one range was"
-            " asked for. Copy the file to a place that serves byte ranges",
+            "the server answered one range request with several parts (multipart/byteranges). "
+            "Copy the file to a place that serves byte ranges",
             place,
         )
     stated = headers.get("Content-Range", "")

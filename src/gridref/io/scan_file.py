@@ -1,4 +1,4 @@
-"""Files as seekable objects, for all that parses metadata.
+"""Files as seekable objects, for code that parses metadata.
 
 `open_for_scan` takes an address and returns a `ScanFile`. Our own scanners, tifffile, pyarrow (the
 tables of catalogs) and, in `verify`, h5py read small pieces all over a file. A local file is read
@@ -159,7 +159,7 @@ class ScanFile(SeekableFile):
         super().__init__()
         if source.size_bytes is None:
             raise SourceUnavailableError(
-                "the server does not tell the size of the file", Place(source=source.url)
+                "the server does not state the size of the file", Place(source=source.url)
             )
         self.source = source
         note_opened(source.url, source)

@@ -316,7 +316,7 @@ class VirtualArray:
     ) -> NDArray[Any]:
         """All values, read."""
         if copy is False:
-            raise InvalidRequestError("values that lie in files cannot be had without a copy")
+            raise InvalidRequestError("values in files cannot be shared without a copy")
         values = self.read()
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -344,7 +344,7 @@ class VirtualArray:
             If an existing chunk cannot be read or decoded; the error names it.
         """
         if by_dim and selection is not None:
-            raise InvalidRequestError("select by place or by dimension name, not both")
+            raise InvalidRequestError("select by position or by dimension name, not both")
         if by_dim:
             check_names("the array", by_dim, self.dims, kind="dimension")
             selection = tuple(by_dim.get(dim, slice(None)) for dim in self.dims)
@@ -372,8 +372,8 @@ class VirtualArray:
     def _opened(self) -> ArrayAccess:
         if self.access is None:
             raise InvalidRequestError(
-                "this array was made in memory, and knows of nothing to read with: take it out of"
-                " gridref.scan, open_catalog or concat, or open its group with open_store"
+                "this array was made in memory and has no reader: get it from gridref.scan, "
+                "open_catalog or concat, or open its group with open_store"
             )
         return self.access
 

@@ -241,7 +241,7 @@ def arithmetic_runs(indices: Int64Array, block: Int64Array) -> tuple[Int64Array,
         firsts.append(position)
         if len(firsts) > MAX_RUNS:
             raise NotRepresentableError(
-                f"{n_elements} indices fall into more than {MAX_RUNS} runs of equal steps; load the"
+                f"{n_elements} indices form more than {MAX_RUNS} runs of equal steps; load the"
                 " array instead"
             )
         if position == n_elements - 1 or not same_block[position]:

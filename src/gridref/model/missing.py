@@ -1,4 +1,4 @@
-"""Which elements of an array mean that there is no value, as the CF conventions say it.
+"""Find the elements of an array that mean "no value", by the CF conventions.
 
 Source: CF conventions 1.11, 2.5.1 "Missing data, valid and actual range of data".
 """

@@ -1,4 +1,4 @@
-"""Where overlays answer for the files of an array: boxes of elements. Pure.
+"""The coverage of overlays: boxes of elements of an array. Pure.
 
 An overlay is a second layout of some elements of an array. It is kept in *sheets*: arrays that were
 written once and never change. Its *coverage* says which elements of the array are the same ones in

@@ -1,4 +1,4 @@
-"""Virtual arrays placed in a larger array, which they need not fill.
+"""Place virtual arrays in a larger array, which they need not fill.
 
 `lay_out` takes arrays and the corner of each in the result. It cuts the result into cells wherever
 a block starts or an array ends, and finds the array that shows each cell. `boxes_of` combines
@@ -140,9 +140,9 @@ def check_number_of_cells(counts: Sequence[int]) -> None:
     """
     if np.prod(counts, dtype=float) > MAX_CELLS:
         raise InvalidRequestError(
-            f"the edges of the inputs make a grid of {' by '.join(map(str, counts))} cells: they"
-            " hardly share any; combine those that share edges by themselves, or warp rasters to"
-            " common tiles first"
+            f"the edges of the inputs make a grid of {' by '.join(map(str, counts))} cells: they "
+            "share almost no edges; combine only inputs that share edges, or warp rasters to "
+            "common tiles first"
         )
 
 

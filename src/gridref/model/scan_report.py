@@ -1,4 +1,4 @@
-"""The report of a scan: every object of a file, and what became of it.
+"""The report of a scan: every object of a file, and what the scanner did with it.
 
 A `ScanReport` holds a `Finding` for each object, and the requests and bytes of the scan. Notebooks
 show it as HTML by a drawer that an upper layer sets with `draw_with`.

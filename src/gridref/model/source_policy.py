@@ -86,8 +86,8 @@ class SourcePolicy:
         wanted = shown[0] if len(shown) == 1 else list(shown)
         raise SourceNotAllowedError(
             Message(
-                f"{shown_address(self.named_by)} names sources that it may not read: if "
-                "you trust it, say ",
+                f"{shown_address(self.named_by)} names sources outside its folder that it may not "
+                "read: if you trust it, give ",
                 Option("allow", wanted),
                 " (or GRIDREF_ALLOW in the environment)",
             ),

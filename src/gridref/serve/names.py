@@ -1,4 +1,4 @@
-"""Escape names that readers cannot ask for as they are.
+"""Escape names that readers cannot request unchanged.
 
 zarr-python takes a backslash for a slash, and the name ``zarr.json`` for metadata. A client that
 puts a name into an address without quoting it drops what follows ``#``, sends what follows ``?`` as

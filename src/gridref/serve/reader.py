@@ -1,4 +1,4 @@
-"""Read selections of virtual arrays: what is behind every read of elements.
+"""Read selections of virtual arrays. Every read of elements ends here.
 
 Chunks that are sent as they are stored go through `object_reader` instead.
 
@@ -106,8 +106,8 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
 def _too_large(shape: Sequence[int], dtype: np.dtype[Any]) -> InvalidRequestError:
     n_bytes = math.prod(shape) * dtype.itemsize
     return InvalidRequestError(
-        f"an array of shape {tuple(shape)} has {n_bytes} bytes, more than there is memory for:"
-        " select less of it"
+        f"an array of shape {tuple(shape)} has {n_bytes} bytes, more than the available memory: "
+        "select less of it"
     )
 
 
@@ -634,7 +634,7 @@ def _warn_not_used(overlays: Sequence[Overlay], error: GridrefError) -> None:
     if named not in _warned:
         _warned.add(named)
         warnings.warn(
-            f"overlay {named} cannot be read, and the files were read instead: {_why(error)}",
+            f"overlay {named} cannot be read, so the files were read instead: {_why(error)}",
             OverlayNotUsedWarning,
             stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""For the tests of gridref and of what is built on it.
+"""Helpers for tests of gridref and of packages that build on it.
 
 `gridref.testing.formats.ScannerTests` and `gridref.testing.codecs.CodecTests` are the suites that
 a new format and a new codec must pass: subclass them in a test module, and run pytest.

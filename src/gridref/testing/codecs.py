@@ -1,4 +1,4 @@
-"""What every codec must pass: subclass `CodecTests` in a test module, and run pytest.
+"""Tests that every codec must pass: subclass `CodecTests` in a test module, and run pytest.
 
 Needs pytest, which gridref itself does not depend on.
 """

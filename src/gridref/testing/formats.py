@@ -1,4 +1,4 @@
-"""What every format must pass: subclass `ScannerTests` in a test module, and run pytest.
+"""Tests that every format must pass: subclass `ScannerTests` in a test module, and run pytest.
 
 Needs pytest, which gridref itself does not depend on.
 """

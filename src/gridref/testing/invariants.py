@@ -1,4 +1,4 @@
-"""What must be the same of two virtual arrays or groups that mean the same."""
+"""Invariants: what must be equal in two virtual arrays or groups with the same meaning."""
 
 from __future__ import annotations
 

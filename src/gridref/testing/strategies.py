@@ -1,4 +1,4 @@
-"""Hypothesis strategies for virtual arrays and groups, and what they are made of.
+"""Hypothesis strategies for virtual arrays and groups, and for their parts.
 
 `arrays` and `groups` are described in every way that the model allows, so that what keeps or shows
 them can be tested; their files are not there. `arrays_with_values` read, and come with the

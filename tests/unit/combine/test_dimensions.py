@@ -197,7 +197,7 @@ def test_overviews_are_laid_out_with_the_tiles() -> None:
     [
         (tile(1, overview=False), "some inputs lack it"),
         (tile(1, level_shift=10), "off the pixels"),
-        (tile(1, level_shift=-20), "pixels (rows, columns) of it lie in"),
+        (tile(1, level_shift=-20), "pixels (rows, columns) of it overlap"),
     ],
     ids=["lacking", "off", "overlapping"],
 )

@@ -293,7 +293,7 @@ def test_times_need_a_reader_or_inline_values() -> None:
     ]
     result = combine([group(time=part) for part in parts], "time")
     assert [problem.cause for problem in result.problems] == ["time-units-differ"]
-    assert "nothing can read them" in str(result.problems[0])
+    assert "which cannot be read here" in str(result.problems[0])
 
 
 # Units

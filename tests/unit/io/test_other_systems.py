@@ -243,7 +243,7 @@ def test_names_that_a_filesystem_takes_for_one_are_refused(
 
     with monkeypatch.context() as patched:
         patched.setattr(local, "_ignores_case", lambda folder: True)
-        with pytest.raises(InvalidRequestError, match="would be one file"):
+        with pytest.raises(InvalidRequestError, match="would be the same file"):
             written()
         assert not (tmp_path / "copy.zarr" / "zarr.json").exists()
     written()

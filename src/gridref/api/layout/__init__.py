@@ -1,1 +1,1 @@
-"""How files are laid beside each other: asked for, or worked out of them."""
+"""The layout of files: given by the caller, or found from the files."""

@@ -100,7 +100,7 @@ def combine_nested(
     A level of one entry needs no dimension: None.
     """
     if not dims or (dims[0] is None and len(tree) > 1):
-        raise InvalidRequestError("layout='nested' needs a concat_dim for every level of lists")
+        raise InvalidRequestError("layout='nested' needs one concat_dim for each level of lists")
     if dims[0] is None:
         return (
             combine_nested(tree[0], dims[1:], read, rules)
@@ -109,7 +109,10 @@ def combine_nested(
         )
     if len(dims) == 1:
         if any(isinstance(branch, list) for branch in tree):
-            raise InvalidRequestError("the files are nested deeper than there are dimensions")
+            raise InvalidRequestError(
+                "the lists of files are nested deeper than there are dimensions: give one "
+                "concat_dim for each level"
+            )
         return combine(tree, dims[0], read=read, options=rules)
     if not all(isinstance(branch, list) for branch in tree):
         raise InvalidRequestError(
@@ -152,7 +155,7 @@ def nested_alike(tree: Sequence[Any], groups: Mapping[str, VirtualGroup]) -> lis
         if file not in groups:
             raise InvalidRequestError(
                 Message(
-                    "a file that was left out leaves a hole in lists of lists; labels or ",
+                    "a file was left out, and nested lists cannot have a hole; labels or ",
                     Option("combine", "by_coords", "layout='by_coords'"),
                     " allow for it",
                 ),

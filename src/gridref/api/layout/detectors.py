@@ -1,4 +1,4 @@
-"""Ways that files may lie beside each other: each detector asks facts, and gives candidates.
+"""Detectors of layouts: each one looks at facts about the files and proposes candidates.
 
 Files lie along each dimension whose coordinates differ. Where files then have the same labels of
 the same variables, something else has to distinguish them: a scalar coordinate, a date or number

@@ -1,4 +1,4 @@
-"""Work out the layout of files: choose among the candidates that detectors give.
+"""Find the layout of files: choose among the candidates that the detectors propose.
 
 A candidate is tried like a layout that a user wrote. If all its problems advise one choice that
 loses nothing, this is part of it. The candidate without problems is taken; of several, each is
@@ -133,9 +133,9 @@ def _chosen(tried: Sequence[Tried], search: _Search) -> Tried:
         several = len(clear) > 1
         head = Message(
             f"{len(search.facts.files)} files ",
-            "may lie in several ways: ask for one, or "
+            "fit several layouts: choose one, or use "
             if several
-            else "differ, and a choice that loses nothing resolves that: ask for it, or ",
+            else "differ, and one option resolves that without losing anything: give it, or use ",
             Option("yes", True, "layout='first'"),
             " for the first" if several else "",
         )
@@ -232,12 +232,12 @@ def _laid_out(candidate: Candidate, search: _Search) -> Combination:
 def _nothing_tells(n_files: int) -> InvalidRequestError:
     return InvalidRequestError(
         Message(
-            f"{n_files} files need a dimension to lie along, and neither "
-            "coordinates nor names nor attributes tell one: name it (",
+            f"{n_files} files, and their coordinates, names and attributes do not say how to "
+            "combine them: name the dimension (",
             Option("concat_dim", "time"),
-            "), stack them along a new one (",
+            "), stack the files along a new one (",
             Option("stack", "time", "layout=Stack('time')"),
-            ") or by their place (",
+            ") or place them by their coordinates on the ground (",
             Option("mosaic", True, "layout=Mosaic()"),
             ")",
         )
@@ -248,10 +248,10 @@ def _unlike_files(tried: Sequence[Tried], facts: Facts) -> list[Message | str]:
     """Why files do not lie beside each other, or that nothing says how."""
     problems = [problem for _, done in tried for problem in done.problems]
     first = next((problem for problem in problems if problem.cause in _UNLIKE), None)
-    why = "nothing tells how they lie" if first is None else "they do not fit together"
+    why = "their layout is not clear" if first is None else "they do not fit together"
     lines: list[Message | str] = [
         Message(
-            f"{len(facts.files)} files, and {why}: ask for one of these layouts, or ",
+            f"{len(facts.files)} files, and {why}: choose one of these layouts, or use ",
             Option("yes", True, "layout='first'"),
             " for the first",
         )

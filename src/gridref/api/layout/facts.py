@@ -1,4 +1,4 @@
-"""What the layout of files is worked out from: each fact is read when it is first asked for.
+"""Facts about files, from which their layout is found. Each fact is read when it is first needed.
 
 Detectors (`gridref.api.layout.detectors`) ask `Facts` only. A `Source` is what could label files:
 a scalar coordinate, an attribute, or a part of their names.

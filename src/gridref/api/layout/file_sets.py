@@ -33,9 +33,9 @@ def refusing_parts_of_sets(
         files = _set_of(group)
         if files is not None and first.setdefault(files, file) != file:
             raise InvalidRequestError(
-                f"it and {first[files]} are parts of one OME-TIFF set of {len(files)} files, and"
-                " each gives the whole set: build them without options of the layout, or give one"
-                " file of each set",
+                f"it and {first[files]} belong to one OME-TIFF set of {len(files)} files, and "
+                "each file stands for the whole set: leave out layout options, or give one file "
+                "of each set",
                 Place(source=file),
             )
         yield file, group

@@ -67,7 +67,7 @@ def forecast(
     if sum(asked is not None for asked in (after, offset, run)) > 1:
         raise InvalidRequestError(
             Message(
-                "ask for one view: the best (",
+                "choose one view: the best (",
                 Option("after"),
                 "), an ",
                 Option("offset"),
@@ -83,7 +83,7 @@ def forecast(
     base = TimeBase.of(group.arrays[runs].attrs)
     if base is None:
         units = group.arrays[runs].attrs.get("units")
-        raise InvalidRequestError(f"{runs} has units {units!r}, which are no times")
+        raise InvalidRequestError(f"{runs} has units {units!r}, which are not times")
     reader = reader_for(storage_options)
     axes = ForecastAxes(
         runs,
@@ -195,7 +195,7 @@ def _picks(
         return axes.of_run(_run_number(axes, base, run))
     picks = axes.best(axes.there(group), 0 if after is None else _duration_ns(after))
     if not picks.run.size:
-        raise InvalidRequestError(f"no step is {after} ahead or more")
+        raise InvalidRequestError(f"no forecast step is {after} or more ahead")
     return picks
 
 
@@ -236,7 +236,7 @@ def _unit_ns(group: VirtualGroup, name: str) -> int:
     units = str(group.arrays[name].attrs.get("units", ""))
     known = UNIT_NS.get(units.lower())
     if known is None:
-        raise InvalidRequestError(f"{name} has units {units!r}, which are no durations")
+        raise InvalidRequestError(f"{name} has units {units!r}, which are not durations")
     return known
 
 

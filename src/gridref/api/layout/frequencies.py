@@ -32,7 +32,7 @@ def spacing_problem(scanned: Sequence[tuple[str, VirtualGroup]], read: Read) -> 
         Option("split", "frequency", "layout=Groups(frequency=True)"),
         " puts each into a group, ",
         Option("join", "outer"),
-        " lays all on one axis with holes",
+        " puts all on one axis with gaps",
     )
     return Problem("spacing-differs", message, sources=tuple(files[0] for files in known.values()))
 
@@ -48,9 +48,8 @@ def frequency(group: VirtualGroup, read: Read, file: str) -> str:
     if name is None:
         raise InvalidRequestError(
             Message(
-                "it has a single time and no attribute 'frequency', which leaves open "
-                "how often there are values: group them by a field of the pattern or "
-                "another attribute (",
+                "it has a single time and no attribute 'frequency', so its time step is unknown: "
+                "group the files by a field of the pattern or by another attribute (",
                 Option("group_by", "model", "layout=Groups('model')"),
                 ")",
             ),

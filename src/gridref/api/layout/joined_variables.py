@@ -56,7 +56,7 @@ class NamePattern:
         named = cls(dim, replace(parsed, text=text, expression=whole))
         if _VARIABLE not in parsed.fields and not named.literal:
             raise InvalidRequestError(
-                f"{text!r} does not say what the variables are called together: use {{variable}}"
+                f"{text!r} has no field for the joint name of the variables: add {{variable}}"
             )
         return named
 

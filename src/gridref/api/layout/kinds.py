@@ -1,4 +1,4 @@
-"""Tell files of several kinds apart, and name each kind.
+"""Sort files into kinds, and name each kind.
 
 Files are of one kind if they share variables along the same dimensions, on one grid, with times of
 one calendar.

@@ -275,7 +275,7 @@ def duration_seconds(text: str, option: str = "") -> int | float:
     if not amounts or not (short or re.fullmatch(_DURATION, text)):
         raise InvalidRequestError(
             (f"{option}={text!r}" if option else repr(text))
-            + " is no duration of weeks, days, hours, minutes and seconds, like 6h or PT6H"
+            + " is not a duration: write weeks, days, hours, minutes and seconds like 6h or PT6H"
         )
     total = sum(float(amount) * _SECONDS[unit] for amount, unit in amounts)
     return int(total) if total.is_integer() else total

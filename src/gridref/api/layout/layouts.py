@@ -1,4 +1,4 @@
-"""How files lie beside each other: one class for each way, which combines scanned files.
+"""The layouts that users can ask for: one class each, which combines scanned files.
 
 `Labels`, `Stack`, `Mosaic`, `Ragged`, `Plate` and `Groups` are what users write as ``layout=``.
 Ways without options have names; `Row` and `Nested` stand for these, and for no layout. `layout_of`
@@ -128,7 +128,7 @@ class Layout(Shown):
             raise InvalidRequestError(
                 Message(
                     Option("layout", self),
-                    " does not lay files along ",
+                    " does not place files along ",
                     Option("concat_dim", named),
                     ": leave one out",
                 )
@@ -200,7 +200,7 @@ def _no_order() -> InvalidRequestError:
     return InvalidRequestError(
         Message(
             Option("order", "given"),
-            " needs files that follow each other along one dimension: name it (",
+            " needs files in sequence along one dimension: name it (",
             Option("concat_dim", "time"),
             "), or stack them along a new one (",
             Option("stack", "time", "layout=Stack('time')"),
@@ -258,8 +258,8 @@ class InARow(Layout):
         if not how.dims:
             raise InvalidRequestError(
                 Message(
-                    "the catalog does not say how its files were combined: name the "
-                    "dimension to add files along (",
+                    "the catalog does not record how its files were combined: name the dimension "
+                    "to append along (",
                     Option("concat_dim", "time"),
                     ")",
                 )
@@ -359,7 +359,7 @@ class Labels(InARow):
         if self.asset is not None and self.inventory is None:
             raise InvalidRequestError(
                 Message(
-                    "asset is for STAC items: name them, ",
+                    "asset selects from STAC items: name their file, ",
                     Option("inventory", "items.json", "Labels(inventory='items.json')"),
                 )
             )
@@ -582,8 +582,8 @@ class Ragged(Layout):
         if self.instance is None and self.sought != Labels():
             raise InvalidRequestError(
                 Message(
-                    "labels of files in a ragged layout lie along the dimension that counts the "
-                    "files: name it (",
+                    "labels of files in a ragged layout need the dimension that counts the files: "
+                    "name it (",
                     Option("instance", "station"),
                     ")",
                 )
@@ -689,14 +689,17 @@ class Groups(Layout):
         if self.by is None and not self.frequency:
             raise InvalidRequestError(
                 Message(
-                    "Groups() needs what tells files apart: an attribute or a field of names (",
+                    "Groups() needs something to group by: an attribute or a field of the file "
+                    "names (",
                     Option("group_by", "model", "Groups('model')"),
                     "), or ",
                     Option("split", "frequency", "Groups(frequency=True)"),
                 )
             )
         if self.each == "nested" or isinstance(self.each, Groups):
-            raise InvalidRequestError("lists of lists of files, or groups, do not lie in groups")
+            raise InvalidRequestError(
+                "Groups() cannot contain nested lists of files or other groups"
+            )
         if isinstance(self._each(), Mosaic | Plate | Ragged):
             _check_pattern_only(self)
 
@@ -807,7 +810,9 @@ class Nested(InARow):
         return "'nested'"
 
     def with_labels(self, labels: Labels) -> Layout:
-        raise InvalidRequestError("layout='nested' takes no labels: the lists say where files lie")
+        raise InvalidRequestError(
+            "layout='nested' takes no labels: the nesting of the lists places the files"
+        )
 
     def is_asked_for(self, dims: Sequence[str]) -> bool:
         return True

@@ -482,7 +482,8 @@ def _usual(file: str) -> Mapping[str, Any]:
     well, field = _WELL_IN_NAME.search(name), _FIELD_IN_NAME.search(name)
     if well is None:
         raise InvalidRequestError(
-            "the name says no well like B02 or r02c03f01: give a pattern, like '{well}_s{field:d}'",
+            "the file name contains no well such as B02 or r02c03f01: give a pattern, like "
+            "'{well}_s{field:d}'",
             Place(source=file),
         )
     channel = _CHANNEL_IN_NAME.search(name, well.end())

@@ -150,8 +150,8 @@ def _by_function(
     for file, own in zip(files, found, strict=True):
         if not isinstance(own, Mapping) or own.keys() != found[0].keys():
             raise InvalidRequestError(
-                f"labels of a function were {own!r}: a function gives a label for each dimension,"
-                " and the same dimensions for all files",
+                f"the function returned the labels {own!r}: it must return a label for each "
+                "dimension, and the same dimensions for all files",
                 Place(source=file),
             )
     for dim in found[0]:

@@ -1,1 +1,1 @@
-"""Write arrays anew, with other chunks: what to read and write together (`plan`), and doing it."""
+"""Rewrite arrays with other chunks: `plan` decides what to read together, `writer` writes."""

@@ -1,4 +1,4 @@
-"""Plan how an array is written anew with other chunks, in bounded memory. Pure: reads no chunk.
+"""Plan how to rewrite an array with other chunks in bounded memory. Pure: reads no chunk.
 
 The array is written unit by unit. A unit is a box of whole objects (shards, or chunks without
 shards) that is read into memory at once, encoded and written, while the next one is read. A stored

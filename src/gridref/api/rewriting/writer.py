@@ -1,4 +1,4 @@
-"""Write an array as Zarr v3 objects, unit by unit as planned, so that a killed run can go on.
+"""Write an array as Zarr v3 objects, unit by unit as planned. A killed run can be continued.
 
 An object appears under its name whole or not at all, and is never replaced. A run that was killed
 is therefore continued by the same call: objects that are there are kept, and units of which all

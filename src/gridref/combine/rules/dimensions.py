@@ -183,20 +183,24 @@ def extents_agree(column: Column, growing: Sequence[str], notes: Notes) -> bool:
         distinct = dict(zip(map(id, grids), grids, strict=True))  # alike files mostly share one
         if len({tuple(grid.shape[axis] for axis in kept) for grid in distinct.values()}) == 1:
             return True
-    by_sizes: dict[tuple[tuple[str, int], ...], list[int]] = {}
-    for file, array in zip(column.files, column.arrays, strict=True):
-        sizes = tuple(
-            pair for pair in zip(array.dims, array.shape, strict=True) if pair[0] not in growing
-        )
-        by_sizes.setdefault(sizes, []).append(file)
-    cases = {str(dict(sizes)): files for sizes, files in by_sizes.items()}
-    if len(cases) == 1:
+    all_sizes = [
+        {dim: n for dim, n in zip(array.dims, array.shape, strict=True) if dim not in growing}
+        for array in column.arrays
+    ]
+    first = all_sizes[0]
+    if all(list(sizes.items()) == list(first.items()) for sizes in all_sizes):
         return True
+    differing = [dim for dim in first if any(sizes.get(dim) != first[dim] for sizes in all_sizes)]
+    cases: dict[str, list[int]] = {}
+    for file, sizes in zip(column.files, all_sizes, strict=True):
+        shown = {dim: sizes.get(dim) for dim in differing} if differing else sizes
+        text = ", ".join(f"{dim} {n}" if len(shown) > 1 else f"{n}" for dim, n in shown.items())
+        cases.setdefault(text, []).append(file)
     notes.conflict(
         "shape-differs",
         column.path,
-        "sizes",
+        f"sizes along {' and '.join(map(repr, differing))}" if differing else "sizes",
         cases,
-        "they lie on different grids: combine alike ones",
+        "combine only files of equal sizes",
     )
     return False

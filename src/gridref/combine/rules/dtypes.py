@@ -1,4 +1,4 @@
-"""Find a dtype that holds the values of all inputs where their dtypes differ."""
+"""Find a dtype that holds the values of all inputs if their dtypes differ."""
 
 from __future__ import annotations
 

@@ -28,9 +28,10 @@ def note_damaged(notes: Notes) -> None:
             files = [n for n, finding in damaged if finding.path.strip("/") == path]
             reason = next(f.reason for _, f in damaged if f.path.strip("/") == path)
             message: str = Message(
-                f"some files hold it, and in others it is corrupt: {reason}; restore these files. ",
+                f"it is corrupt in these files and intact in others: {reason}; restore these "
+                "files. ",
                 Option("on_unsupported", "skip"),
-                " takes it for absent there",
+                " treats it as absent there",
             )
             notes.problem("variable-damaged", path, message, files)
 
@@ -83,7 +84,7 @@ def fill_for_gaps(
         notes.drift("variable-missing", column.path, cases, LEFT_OUT)
         return None
     if column.name == named:
-        message = "files without labels along the dimension cannot be filled in"
+        message = "the files lack labels along the dimension, so gaps cannot be placed"
         notes.problem("variable-missing", column.path, message, lacking)
         return None
     if covered:

@@ -117,10 +117,10 @@ def advice_for_labels(column: Column, values: Values) -> str:
     """What to do where labels of a dimension differ and no rule brings them together."""
     labels = _labels(column, values)
     if labels is None or not all(map(_are_labels, labels)):
-        return "they repeat or cannot be compared, so no file can be placed by them"
+        return "the labels repeat or cannot be compared, so files cannot be placed by them"
     return Message(
         Option("join", "outer"),
-        " lays each file by its own labels, with missing blocks where it has none; ",
+        " places each file by its own labels and leaves missing blocks where it has none; ",
         Option("join", "inner"),
         " keeps only the labels that all files have",
     )

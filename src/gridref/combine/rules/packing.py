@@ -49,7 +49,7 @@ class Packing:
         Raises
         ------
         UnsupportedFeatureError
-            If a factor or offset is no number.
+            If a factor or offset is not a number.
         """
         attrs, dtype = array.attrs, array.dtype
         unsigned = _unsigned(attrs.get("_Unsigned"), dtype)
@@ -91,13 +91,15 @@ def _number(attrs: Mapping[str, Any], name: str) -> float | None:
     Raises
     ------
     UnsupportedFeatureError
-        If it is no number: nobody can say what the stored values mean.
+        If it is not a number: nobody can say what the stored values mean.
     """
     if attrs.get(name) is None:
         return None
     numbers = np.asarray(attrs[name]).reshape(-1)
     if numbers.dtype.kind not in "biuf" or not numbers.size:
-        raise UnsupportedFeatureError(f"{name} is {value_text(attrs[name])!r}, which is no number")
+        raise UnsupportedFeatureError(
+            f"{name} is {value_text(attrs[name])!r}, which is not a number"
+        )
     return float(numbers[0])
 
 

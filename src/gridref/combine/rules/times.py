@@ -241,7 +241,7 @@ def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column
     calendars = {base.calendar for base in bases.values()}
     cases = main.cases(lambda kind: _described(kind.array.attrs))
     if len(calendars) > 1 and not calendars <= {"standard", "proleptic_gregorian"}:
-        advice = "their dates do not mean the same days"
+        advice = "the same date is another day in each: build a catalog for each calendar"
         notes.conflict("calendar-differs", main.path, "calendars", cases, advice)
         return columns
     parts = [
@@ -253,7 +253,7 @@ def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column
     target = bases[main.files[0]]
     needed = [part for part in parts if len(calendars) > 1 or part.base != target]
     if not all(values.available(part.array) for part in needed):
-        advice = "changing them needs their values, and nothing can read them"
+        advice = "converting them needs their values, which cannot be read here"
         notes.conflict("time-units-differ", main.path, "units", cases, advice)
         return columns
     if len(calendars) > 1 and not all_gregorian(parts, values):

@@ -1,4 +1,4 @@
-"""Convert units that differ between inputs, where the caller asks for it.
+"""Convert units that differ between inputs, if the caller asks for it.
 
 Without that, different units are a problem. Input are numbers and their bounds.
 """

@@ -1,4 +1,4 @@
-"""Kerchunk's interface (0.2.10) with gridref behind it.
+"""The interface of kerchunk 0.2.10, implemented with gridref.
 
 ``from kerchunk.hdf import SingleHdf5ToZarr`` becomes
 ``from gridref.compat.kerchunk.hdf import SingleHdf5ToZarr``; ``combine`` and ``tiff`` alike.

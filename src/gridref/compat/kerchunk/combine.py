@@ -114,7 +114,9 @@ class MultiZarrToZarr:
         self.identical_dims = list(identical_dims or ())
         both = set(self.coo_map) & set(self.identical_dims)
         if both:
-            raise InvalidRequestError(f"{sorted(both)} cannot be mapped and identical at once")
+            raise InvalidRequestError(
+                f"{sorted(both)} cannot be in both concat_dims and identical_dims"
+            )
         self.opening = Opening(
             target_options or {}, remote_protocol, remote_options or {}, preprocess
         )
@@ -294,6 +296,6 @@ def _check_others(
         lengths = {part.arrays[name].shape for part in parts if name in part.arrays}
         if lengths != {array.shape}:
             raise InvalidRequestError(
-                f"the inputs have different labels of {name}: combine along it too, or say in"
-                " identical_dims that those of the first input hold for all"
+                f"the inputs have different labels of {name}: combine along it too, or list it in "
+                "identical_dims to use the labels of the first input for all"
             )

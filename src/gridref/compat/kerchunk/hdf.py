@@ -71,7 +71,7 @@ class SingleHdf5ToZarr:
     ) -> None:
         if vlen_encode != "embed":
             raise InvalidRequestError(
-                f"vlen_encode={vlen_encode!r}: gridref embeds strings of any length"
+                f"vlen_encode={vlen_encode!r}: gridref always embeds strings of any length"
             )
         self.url = _address(h5f, url)
         opened_with = getattr(getattr(h5f, "fs", None), "storage_options", None)

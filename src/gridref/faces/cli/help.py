@@ -122,8 +122,8 @@ def _of_cause(sections: dict[str, str], cause: str) -> str:
     found = [row for row in rows if row.startswith(f"| `{cause}` |")]
     if not found:
         raise InvalidRequestError(
-            f"no error is called {cause!r}: gridref --explain all lists them, and gridref --explain"
-            " combine the causes of problems"
+            f"there is no error named {cause!r}: gridref --explain all lists the errors, and "
+            "gridref --explain combine the causes of problems"
         )
     return (
         "\n".join((f"## {cause}\n", "A problem in combining files.\n", head, line, *found)) + "\n"
@@ -133,7 +133,7 @@ def _of_cause(sections: dict[str, str], cause: str) -> str:
 def _list_kinds(sections: dict[str, str]) -> None:
     table = Table("kind", "class", "for example", box=None)
     for kind, text in sections.items():
-        name, _, example = text.strip().partition("\n")[0].partition(": ")
+        name, _, example = " ".join(text.partition("**")[0].split()).partition(": ")
         table.add_row(kind, name.strip("`"), example)
     Console().print(table)
 

@@ -65,8 +65,8 @@ WhichOverlay = Annotated[
     typer.Option(
         "--overlay",
         metavar="N",
-        help="Show the chunks of this overlay in place of those of the files, of arrays that it"
-        " holds all of. none: use no overlay. check: ask servers whether files changed.",
+        help="Show the chunks of this overlay instead of those of the files, for arrays that it "
+        "covers completely. none: use no overlay. check: ask servers whether files changed.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
@@ -144,8 +144,8 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         bool, "If several layouts are possible, take the first.", _LAYOUT, "--yes", "-y"
     ),
     "resolve": _text(
-        "A choice that loses nothing, where files differ. lossless: take and report it (default)."
-        " ask: show it.",
+        "If files differ and one option resolves that without loss. lossless: take and report it "
+        "(default). ask: only show it.",
         _LAYOUT,
     ),
     "group_by": _text(
@@ -156,8 +156,8 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "split": _text("frequency: make a group for each spacing of times: daily, monthly...", _LAYOUT),
     "mosaic": _option(bool, "Place the files by their georeferencing.", _LAYOUT, "--mosaic"),
     "layout": _text(
-        "Files of differing length (trajectories, profiles, swaths). ragged: all samples one after"
-        " the other. padded: one row each. For microscopy, plate: wells and fields.",
+        "Files of differing length (trajectories, profiles, swaths). ragged: all samples in "
+        "sequence. padded: one row each. For microscopy, plate: wells and fields.",
         _LAYOUT,
     ),
     "x": _text("Dimension of the columns of a mosaic. Default: x.", _LAYOUT),
@@ -166,8 +166,8 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         float, "How many pixels a file may be off the mosaic's grid. Default: 0.01.", _LAYOUT
     ),
     "grids": _text(
-        "Tiles of several reference systems, resolutions or pixel grids. one: a problem. groups: a"
-        " group for each.",
+        "Tiles with several reference systems, resolutions or pixel grids. one: a problem. "
+        "groups: a group for each.",
         _LAYOUT,
     ),
     "join": _text(
@@ -236,13 +236,14 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         int, "Follow at most this many objects and links in a file. Default: 1000000.", _SCANNING
     ),
     "index_files": _text(
-        "What to take from .idx and .index files beside remote GRIB files. labels: what each"
-        " message is, compared when it is read (default). offsets: only where messages begin.",
+        "What to take from .idx and .index files beside remote GRIB files. labels: the "
+        "description of each message, checked when it is read (default). offsets: only where "
+        "messages begin.",
         _SCANNING,
     ),
     "hints": _text(
-        "dmrpp: read the DMR++ document beside each remote HDF5 file first; it tells where the"
-        " metadata lie. Saves requests where they are all over a file. Default: none.",
+        "dmrpp: read the DMR++ document beside each remote HDF5 file first; it tells where the "
+        "metadata are. This saves requests if they are spread over the file. Default: none.",
         _SCANNING,
     ),
     "parser": _text(
@@ -255,8 +256,8 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         int, "Scan at most this many remote files at a time. Default: 64.", _SCANNING
     ),
     "executor": _text(
-        "Who scans: a number of processes, or the address of a Dask scheduler like"
-        " tcp://HOST:8786. Default: as many processes as pay off.",
+        "What scans: a number of processes, or the address of a Dask scheduler like "
+        "tcp://HOST:8786. Default: as many processes as are useful.",
         _SCANNING,
         "--executor",
         "--jobs",
@@ -347,7 +348,7 @@ def call_options(options: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidRequestError(Message(others, ": only for a mosaic (", needed, ")"))
         asked = "files along concat_dim" if layout is None else Option("layout", layout)
         raise InvalidRequestError(
-            Message(others, " and ", asked, " are of different layouts: leave one out")
+            Message(others, " and ", asked, " belong to different layouts: leave one out")
         )
     return own if layout is None else {"layout": layout, **own}
 
@@ -389,7 +390,7 @@ def _layout(given: dict[str, Any]) -> Any:
         return gridref.Labels(labels) if isinstance(labels, str) else labels
     if labels is not None:
         raise InvalidRequestError(
-            "lists of lists of files take no labels: they say where files lie"
+            "nested lists of files take no labels: the nesting places the files"
         )
     return take("combine") or ("first" if take("yes") else None)
 
@@ -640,7 +641,9 @@ def parse_options(entries: list[str] | None) -> dict[str, Any]:
         for part in outer:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise InvalidRequestError(f"--storage-options {part} is a value and holds others")
+                raise InvalidRequestError(
+                    f"--storage-options gives {part} both a value and options of its own"
+                )
         inner[name] = _value(text)
     return options
 
@@ -811,10 +814,14 @@ def all_files(
         asset = options.get("asset") if inventory else options.pop("asset", None)
         listed = _listed(files_from, asset, match, options.get("storage_options"))
     elif match is not None:
-        raise InvalidRequestError("--match needs a list of files: --files-from FILE")
+        raise InvalidRequestError(
+            "--match selects from a list of files: give the list with --files-from FILE"
+        )
     found = [*(files or []), *listed]
     if not found and inventory is None:
-        raise InvalidRequestError("name files, or a list of them: --files-from FILE")
+        raise InvalidRequestError(
+            "no files given: name files, or give a list with --files-from FILE"
+        )
     return found
 
 

@@ -70,7 +70,7 @@ def write_references(
         return
     if "zarr.json" in document["refs"]:
         raise InvalidRequestError(
-            Message("references in Parquet have keys of Zarr v2 only: ", Option("zarr_format", 2))
+            Message("references in Parquet need Zarr v2: ", Option("zarr_format", 2))
         )
     if "templates" in document:
         raise InvalidRequestError(
@@ -86,7 +86,10 @@ def write_references(
 
 def _write_folder(refs: Mapping[str, Any], folder: Path) -> None:
     if folder.exists() and not _is_references(folder):
-        raise InvalidRequestError(f"{folder} is there, and holds no references: it is left alone")
+        raise InvalidRequestError(
+            f"{folder} exists and holds no references, so nothing was written: choose another "
+            "folder"
+        )
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     former = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     try:

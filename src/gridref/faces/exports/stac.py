@@ -466,8 +466,7 @@ def _times(parts: Sequence[_Part], given: str | None) -> tuple[datetime, datetim
         covered = [attrs.get(f"time_coverage_{end}") for end in ("start", "end")]
         if None in covered:
             raise InvalidRequestError(
-                "no coordinate says of what time the catalog is: give datetime='2024-01-31', or"
-                " 'start/end'"
+                "the catalog has no time coordinate: give datetime='2024-01-31', or 'start/end'"
             )
         given = "/".join(map(str, covered))
     start, _, end = given.partition("/")
@@ -476,7 +475,9 @@ def _times(parts: Sequence[_Part], given: str | None) -> tuple[datetime, datetim
             _moment(np.datetime64(text.removesuffix("Z"))) for text in (start, end or start)
         )
     except ValueError as error:
-        raise InvalidRequestError(f"datetime is no moment, nor start/end: {given!r}") from error
+        raise InvalidRequestError(
+            f"datetime must be a time, or start/end, got {given!r}"
+        ) from error
     return first, last
 
 
@@ -488,7 +489,7 @@ def _moment(value: Any) -> datetime:
     if isinstance(value, np.datetime64):
         value = value.astype("M8[us]").item()
     if not isinstance(value, datetime) and not hasattr(value, "calendar"):
-        raise InvalidRequestError(f"a moment is wanted, got {value!r}")
+        raise InvalidRequestError(f"expected a time, got {value!r}")
     if not 1 <= value.year <= 9999:
         raise InvalidRequestError(f"STAC has years from 1 to 9999, got {value.year}")
     day = min(value.day, calendar.monthrange(value.year, value.month)[1])

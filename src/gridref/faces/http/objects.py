@@ -140,7 +140,7 @@ def _weights(accepted: str) -> dict[str, float]:
 
 
 def _weight_of(coding: str) -> tuple[str, float]:
-    """A coding and its weight; what is no number means that it is not wanted."""
+    """A coding and its weight; what is not a number means that it is not wanted."""
     name, _, parameter = coding.partition(";")
     key, _, value = parameter.strip().lower().partition("=")
     if key.strip() != "q":

@@ -89,7 +89,7 @@ class Labels:
         except ValueError:
             value = np.nan
         if not np.isfinite(value):
-            raise InvalidRequestError(f"{self.name}={text!r} is no number")
+            raise InvalidRequestError(f"{self.name}={text!r} is not a number")
         return value
 
     def _nearest(self, wanted: float, text: str) -> int:
@@ -141,7 +141,7 @@ def _date_number(text: str, attrs: Mapping[str, Any]) -> float:
     """A date of ISO 8601, which may leave out what is small, in the units of a coordinate."""
     match = _DATE.fullmatch(text.strip())
     if match is None:
-        raise InvalidRequestError(f"{text!r} is no date: write 2023-05-01 or 2023-05-01T12:00")
+        raise InvalidRequestError(f"{text!r} is not a date: write 2023-05-01 or 2023-05-01T12:00")
     year, month, day, hour, minute = (
         int(part or least) for part, least in zip(match.groups()[:5], (1, 1, 1, 0, 0), strict=True)
     )
@@ -153,7 +153,7 @@ def _date_number(text: str, attrs: Mapping[str, Any]) -> float:
         )
         return float(cftime.date2num(date, text_of(attrs, "units"), calendar))
     except (ValueError, OverflowError) as error:
-        raise InvalidRequestError(f"{text!r} is no date of this calendar: {error}") from error
+        raise InvalidRequestError(f"{text!r} is not a date of this calendar: {error}") from error
 
 
 def date_text(value: float, attrs: Mapping[str, Any]) -> str:
@@ -203,7 +203,9 @@ def part_of(
             found = _numbered(texts[-1], dims, shape)
         elif name not in dims:
             there = ", ".join(sorted({*others, "at", *dims}))
-            raise InvalidRequestError(f"nothing here is called {name!r}: there are {there}")
+            raise InvalidRequestError(
+                f"there is no dimension or option {name!r}: there are {there}"
+            )
     for axis, dim in enumerate(dims):
         if dim in query and dim not in others and dim != "at":
             known = labels(axis)

@@ -73,10 +73,10 @@ def publish(
     base, name, place = base_url.rstrip("/"), _name_of(catalog), Path(folder)
     shown = shown_address(base_url)
     if not base.startswith(("http://", "https://")):
-        raise InvalidRequestError(f"base_url is an address of HTTP, got {shown!r}")
+        raise InvalidRequestError(f"base_url must be an http or https address, got {shown!r}")
     if shown != base_url:
         raise InvalidRequestError(
-            f"base_url is on all pages, and has a user or a query: leave them out, as in {shown!r}"
+            f"base_url appears on all pages and must not have a user or a query: write {shown!r}"
         )
     _check_folder(place, name)
     group = open_catalog(
@@ -170,7 +170,7 @@ def _check_folder(folder: Path, name: str) -> None:
     held = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
     if held - {_DRAFT} and not (folder / f"{name}.gridref").is_dir():
         raise InvalidRequestError(
-            f"{folder} holds something else than {name}, published before: give a new folder"
+            f"{folder} is not empty and holds no earlier publication of {name}: give a new folder"
         )
 
 
@@ -180,7 +180,8 @@ def _check_sources(group: CatalogGroup) -> None:
     hidden = [url for url in urls if not _on_the_web(url)]
     if hidden:
         raise InvalidRequestError(
-            f"{len(hidden)} of {len(urls)} sources lie where no visitor reads, like"
-            f" {shown_address(hidden[0])}: say where they are on the web (prefixes=, --from and"
-            " --to)"
+            f"{len(hidden)} of {len(urls)} sources are at addresses that visitors of the site "
+            "cannot read, like"
+            f" {shown_address(hidden[0])}: give their address on the web (prefixes=, or --from "
+            "and --to)"
         )

@@ -158,7 +158,7 @@ class Search:
 
     @classmethod
     def of(cls, query: Mapping[str, Sequence[str]]) -> Search:
-        """From the query of an address; what is no number of a page is the first."""
+        """From the query of an address; what is not a number of a page is the first."""
         text, since, until, box, page = (
             query.get(name, [""])[0].strip() for name in ("q", "from", "to", "box", "page")
         )

@@ -254,7 +254,7 @@ def number(text: str, dtype: np.dtype[Any]) -> Any:
     """A number of a dtype, from its decimal digits."""
     text = text.strip()
     if "_" in text or not text.isascii():  # Python would take these
-        raise ValueError(f"{text[:40]!r} is no number")
+        raise ValueError(f"{text[:40]!r} is not a number")
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             return dtype.type(float(text))

@@ -394,7 +394,7 @@ def check_directories(window: Window, head: TiffHead, max_directories: int) -> N
     ------
     SourceFormatError
         If the chain of directories comes back to itself, or is longer than `max_directories`; or if
-        a size in one of these, or in a directory below them, is no number.
+        a size in one of these, or in a directory below them, is not a number.
     """
     seen: set[int] = set()
     below: list[int] = []

@@ -196,7 +196,10 @@ def _repository(
         is_new = not icechunk.Repository.exists(storage)
         is_made = is_new and is_local(url)
         if is_made and os.path.exists(url) and not (os.path.isdir(url) and not os.listdir(url)):
-            raise InvalidRequestError(f"{url} is there, and is no repository: it is left alone")
+            raise InvalidRequestError(
+                f"{url} exists and is not a repository, so nothing was written: choose another "
+                "address"
+            )
         repository = (icechunk.Repository.create if is_new else icechunk.Repository.open)(storage)
         try:
             yield _with_access(repository, prefixes, storage_options)
@@ -230,8 +233,8 @@ def _check_session(session: icechunk.Session, prefixes: Sequence[str]) -> None:
     missing = _uncovered(session.config, prefixes)
     if missing:
         raise InvalidRequestError(
-            f"the repository has no virtual chunk containers for {', '.join(missing)}: hand over"
-            " the repository or its address in place of a session, and they are set up"
+            f"the repository has no virtual chunk containers for {', '.join(missing)}: pass the "
+            "repository or its address instead of a session, and gridref adds them"
         )
 
 
@@ -282,11 +285,11 @@ class _Writer:
             if not replace:
                 raise InvalidRequestError(
                     Message(
-                        "there are arrays in the repository: ",
+                        "the repository already holds arrays: ",
                         Option("replace", True),
-                        " puts these in their place, in a commit of its own; ",
+                        " replaces them in a new commit; ",
                         Option("append_dim"),
-                        " puts them behind",
+                        " appends to them",
                     )
                 )
             self.store.sync_clear()
