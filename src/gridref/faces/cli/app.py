@@ -185,8 +185,8 @@ def _common(
             metavar="KIND",
             callback=_explain,
             is_eager=True,
-            help="Explain an error, and what to do, by the name that its message ends with."
-            " all: list all names.",
+            help="Explain an error, named at the end of its message, and what to do. all: list all"
+            " names.",
         ),
     ] = None,
 ) -> None:

@@ -75,14 +75,14 @@ def append_command(
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
-    """Add files to a catalog, in one step; files that are in it already are left out.
+    """Append files to a catalog, in one step. Files that are already in it are skipped.
 
     Only new files are scanned. They are combined with the catalog by the options that it was built
     with, unless you give others. If any file does not fit, nothing is written and every problem is
     listed.
 
-    Files of labels that were declared may come in any order. Until then, their elements read as the
-    fill value, and gridref list CATALOG chunks --state pending lists them.
+    If labels were declared ahead, append their files in any order. Until then, their elements read
+    as the fill value, and gridref list CATALOG chunks --state pending lists them.
 
     Examples
     --------
@@ -99,7 +99,9 @@ def append_command(
     from gridref.api.catalog import open_catalog
 
     if (declare is None) != bool(files) or (declare is None and step is not None):
-        raise typer.BadParameter("name files to append, or labels: --declare DIM=FIRST/LAST")
+        raise typer.BadParameter(
+            "nothing to append: name files, or declare labels with --declare DIM=FIRST/LAST"
+        )
     opened = open_catalog(catalog, storage_options=options.pop("storage_options", None))
     changing = opened.amend() if amend else opened
     if declare is not None:
@@ -140,24 +142,21 @@ def refresh_command(
     catalog: Catalog,
     file: Annotated[
         str | None,
-        typer.Argument(
-            help="The file of the catalog to scan again. Default: all that have changed."
-        ),
+        typer.Argument(help="File of the catalog to scan again. Default: all changed files."),
     ] = None,
-    by: Annotated[
-        str | None, typer.Option(help="Put another file in the place of this one.")
-    ] = None,
+    by: Annotated[str | None, typer.Option(help="Replace FILE with this file.")] = None,
     vanished: Annotated[
         str | None,
         typer.Option(
-            help="Files that are gone. raise: stop (default). remove: take them out of the catalog."
+            help="Files that no longer exist. raise: stop (default). skip: remove them from the "
+            "catalog."
         ),
     ] = None,
     amend: Amend = False,
     quiet: Quiet = False,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Scan files again that have changed since they were scanned, or replace a file.
+    """Scan changed files again, or replace a file.
 
     Examples
     --------
@@ -170,7 +169,7 @@ def refresh_command(
         gridref refresh cube.gridref data/2024-01.nc --by data/2024-01-v2.nc
     """
     if file is None and by is not None:
-        raise typer.BadParameter("--by needs the file that is to be replaced")
+        raise typer.BadParameter("--by needs the file to replace: name it after the catalog")
     if file is not None and vanished is not None:
         raise typer.BadParameter("--vanished is for all files of the catalog, not for one")
     opened = opened_catalog(catalog, storage_options)
@@ -197,7 +196,7 @@ def relocate_command(
     ] = None,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Change the recorded location of the source files. Reads and writes the catalog only.
+    """Change the recorded location of the source files. Only the catalog is read and written.
 
     Examples
     --------
@@ -242,7 +241,7 @@ def rollback_command(
     ] = None,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Return to an earlier snapshot. This is a commit, which can be rolled back too.
+    """Return to an earlier snapshot. This is itself a commit and can be rolled back.
 
     Examples
     --------
@@ -258,7 +257,7 @@ def prune_command(
     catalog: Catalog,
     keep: Annotated[int, typer.Option(help="Number of the last snapshots to keep.")] = 1,
     grace: Annotated[
-        str, typer.Option(help="Keep everything that is younger: 90s, 30m, 12h or 7d.")
+        str, typer.Option(help="Keep everything younger than this: 90s, 30m, 12h or 7d.")
     ] = "1d",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only report what would be removed.")
@@ -313,12 +312,12 @@ def rechunk_command(
         str | None,
         typer.Option(
             metavar="N or ADDRESS",
-            help="Who writes: a number of processes, or the address of a Dask scheduler like"
-            " tcp://HOST:8786. Each task may take --memory. Default: this process.",
+            help="What writes: a number of processes, or the address of a Dask scheduler like "
+            "tcp://HOST:8786. Each task may take --memory. Default: this process.",
         ),
     ] = None,
     update: Annotated[
-        bool, typer.Option("--update", help="Write what the overlays of the array lack.")
+        bool, typer.Option("--update", help="Bring all overlays of the array up to date.")
     ] = False,
     drop: Annotated[
         int | None, typer.Option(metavar="N", help="Remove this overlay instead.")
@@ -329,11 +328,11 @@ def rechunk_command(
     quiet: Quiet = False,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Write the values of an array in other chunks, beside the files. Reads take what is faster.
+    """Write the values of an array with other chunks, beside the files. Reads use the faster one.
 
-    The files stay as they are. After changes of the catalog, this overlay answers only for elements
+    The files do not change. After a change of the catalog, the overlay is used only for elements
     whose files are the same; the same command, or --update, writes the others. If the command is
-    interrupted or killed, the same command goes on.
+    interrupted or killed, run it again to continue.
 
     gridref info lists overlays, and gridref prune removes the files of those that were dropped.
 
@@ -348,7 +347,9 @@ def rechunk_command(
         gridref rechunk cube.gridref tas --drop 0
     """
     if sum((chunks is not None, update, drop is not None)) != 1:
-        raise typer.BadParameter("say what to do: --chunks LENGTHS, --update or --drop N")
+        raise typer.BadParameter(
+            "nothing to do: give one of --chunks LENGTHS, --update or --drop N"
+        )
     opened = opened_catalog(catalog, storage_options)
     if drop is not None:
         _told(catalog, opened, opened.drop_overlay(array, drop))
@@ -394,11 +395,11 @@ def overviews_command(
     quiet: Quiet = False,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Write coarser levels of an array beside the files, so that a whole image shows quickly.
+    """Write coarser levels of an array beside the files, to show a whole image quickly.
 
-    Level n is overview_n/ARRAY. After changes of the catalog, levels are shown only if all files
-    that they are made of are the same; the same command writes what is missing. If the command is
-    interrupted or killed, the same command goes on.
+    Level n is overview_n/ARRAY. After a change of the catalog, levels are shown only if all their
+    files are the same; the same command writes what is missing. If the command is interrupted or
+    killed, run it again to continue.
 
     Examples
     --------
@@ -460,7 +461,7 @@ def watch_command(
     ] = None,
     every: Annotated[str, typer.Option(help="Time between rounds: 10s, 5m, 1h.")] = "60s",
     settle: Annotated[
-        str, typer.Option(help="Leave local files for later that changed within this time.")
+        str, typer.Option(help="Wait with local files that changed within this time.")
     ] = "0s",
     once: Annotated[bool, typer.Option("--once", help="Run one round only.")] = False,
     rechunk: Annotated[
@@ -468,11 +469,11 @@ def watch_command(
     ] = False,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Append new files again and again, until interrupted.
+    """Append new files as they arrive, until interrupted.
 
-    You can stop and start it at any moment, because its only memory is the catalog. Files that
-    cannot be appended are reported, and tried again in every round. With --once, the exit status is
-    1 if there are any.
+    You can stop and start it at any moment, because its only memory is the catalog. If a file
+    cannot be appended, it is reported and tried again in every round. With --once, the exit status
+    is then 1.
 
     Examples
     --------

@@ -85,8 +85,8 @@ def info_command(
 ) -> None:
     """Show what is in a catalog: tree, chunk grids, codecs, sources, and how each array is shown.
 
-    For a file, report what a scan of it costs on a server, why, and what rewriting it would save.
-    Local files are treated as if they were on a server.
+    For a file, report what a scan of it would cost over a network, why, and what rewriting it would
+    save. Local files are treated as if they were on a server.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def _print_costs(group: OpenedCatalog, array: str | None, select: str, *, as_jso
 
     if array is None:
         raise InvalidRequestError(
-            Message(Option("select", select), " is about one array: name it behind the catalog")
+            Message(Option("select", select), " needs one array: name it after the catalog")
         )
     costs = group.explain(array, **parse_selection(select)).to_pylist()
     if as_json:
@@ -175,7 +175,7 @@ def _print_file(
         raise
     if for_catalogs:
         raise InvalidRequestError(
-            f"{', '.join(for_catalogs)}: only for catalogs, and this is a file",
+            f"{', '.join(for_catalogs)}: these options are for catalogs, and this is a file",
             Place(source=address),
         )
     if as_json:
@@ -272,8 +272,8 @@ def list_command(
     state: Annotated[
         list[str] | None,
         typer.Option(
-            help="List only chunks in this state: missing (no file holds them), pending (declared,"
-            " and still to come), range, inline. Repeatable."
+            help="List only chunks in this state: missing (no file holds them), pending (declared "
+            "ahead, no file yet), range, inline. Repeatable."
         ),
     ] = None,
     by_size: Annotated[
@@ -310,7 +310,7 @@ def list_command(
 ) -> None:
     """List what a catalog holds as a table: chunks, sources, report, statistics or history.
 
-    In SQL, the tables are chunks, sources and arrays. Each array of one dimension is a table too,
+    In SQL, the tables are chunks, sources and arrays. Each array of one dimension is also a table
     under its own name, with the columns index and value. Chunk coords and elements are written like
     0/3/1, an index for each dimension.
 
@@ -331,7 +331,9 @@ def list_command(
     if (table is None) == (sql is None):
         raise typer.BadParameter(f"name a table ({', '.join(TABLES)}), or give a --sql query")
     if scan_values and snapshot is not None:
-        raise typer.BadParameter("--scan-values is for the catalog as it is now, no --snapshot")
+        raise typer.BadParameter(
+            "--scan-values works on the current catalog only: leave out --snapshot"
+        )
     opened = opened_catalog(catalog, storage_options, allow, snapshot)
     if sql is not None:
         from gridref.faces.duckdb import query_rows
@@ -416,7 +418,7 @@ def verify_command(
         bool,
         typer.Option(
             "--checksums",
-            help="Then record a checksum of each stored chunk, for all later reads to compare.",
+            help="Then record a checksum of each stored chunk; all later reads compare it.",
         ),
     ] = False,
     max_in_flight: Annotated[
@@ -443,8 +445,8 @@ def verify_command(
 ) -> None:
     """Compare a catalog with what the original readers (h5py, tifffile) return.
 
-    By default corners, edges and a random sample of chunks of every array. Exit status 1 on any
-    difference.
+    By default, corners, edges and a random sample of chunks of every array are compared. The exit
+    status is 1 if anything differs.
 
     Examples
     --------
@@ -625,7 +627,7 @@ _FACTS = {
 def formats_command(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """List the formats that can be scanned: what is read of each, and how it is checked.
+    """List the formats that can be scanned, what is read from each, and how it is checked.
 
     Formats of other installed packages are listed, too.
 
@@ -669,10 +671,10 @@ def doctor_command(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Say what is installed, or test step by step whether addresses can be read.
+    """List what is installed, or test step by step whether addresses can be read.
 
-    The first step that fails ends the test of an address, and says what to do. Exit status 1 if any
-    fails.
+    The test of an address stops at the first step that fails, and says what to do. The exit status
+    is 1 if any step fails.
 
     Examples
     --------

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def build_command(
     files: SomeFiles = None,
     catalog: Annotated[
-        str | None, typer.Option("--catalog", "-o", help="Where the catalog goes.")
+        str | None, typer.Option("--catalog", "-o", help="Address of the new catalog.")
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare a sample with the original reader.")
@@ -48,7 +48,7 @@ def build_command(
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
-    """Index files, or references of another tool, and write a catalog.
+    """Scan files, or references of another tool, and write a catalog.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def build_command(
     from gridref.api.building import build as build_catalog
 
     if catalog is None:
-        raise typer.BadParameter("say where the catalog goes: -o CATALOG")
+        raise typer.BadParameter("no catalog to write to: name one with -o CATALOG")
     address = catalog
     console = Console(stderr=True)
     chosen = all_files(files, files_from, match, options)
@@ -163,9 +163,9 @@ def plan_command(
 ) -> None:
     """Report what building a catalog would do; read metadata only and write nothing.
 
-    Takes what `gridref build` takes. Shows the layout, dimensions and their sizes, which parts of
-    variables files hold, and how drift between the files would be resolved. Where several layouts
-    are possible, shows each. Exit status 1 if there are problems.
+    Takes what `gridref build` takes. Shows the layout, the dimensions and their sizes, the parts of
+    variables that files hold, and how drift between the files would be resolved. If several layouts
+    are possible, shows each. The exit status is 1 if there are problems.
 
     Examples
     --------

@@ -107,7 +107,7 @@ def export_command(
         str | None,
         typer.Argument(
             help="What to write: .json, a folder of Parquet files (.parq), an Icechunk repository"
-            " (.icechunk), a file of aggregation variables (.nc), or what --to says."
+            " (.icechunk), a file of aggregation variables (.nc), or the kind given by --to."
         ),
     ] = None,
     to: Annotated[
@@ -160,7 +160,7 @@ def export_command(
     from gridref.api.catalog import export_kind, open_catalog
 
     if output is None and to != "stac":
-        raise typer.BadParameter("say what to write: OUTPUT (only --to stac can do without)")
+        raise typer.BadParameter("no output given: name OUTPUT (only --to stac works without)")
     storage_options = options.pop("storage_options", None)
     if options.pop("collection", False):
         options["kind"] = "collection"
@@ -197,7 +197,7 @@ _WRITTEN: Mapping[str, Callable[[str, Any], str]] = {
 @takes(COPY_OPTIONS)
 def copy_command(
     catalog: Catalog,
-    target: Annotated[str, typer.Argument(help="Where the copy goes: a new folder or URL.")],
+    target: Annotated[str, typer.Argument(help="Address of the copy: a new folder or URL.")],
     snapshot: Snapshot = None,
     allow: Allowed = None,
     quiet: Quiet = False,
@@ -205,11 +205,11 @@ def copy_command(
 ) -> None:
     """Copy all values as a Zarr v3 cube that needs neither gridref nor the files.
 
-    Chunks, shards and codec are chosen anew. Values, coordinates, attributes and groups stay as
-    they are. If the command is interrupted or killed, the same command goes on. The copy opens
-    once it is whole.
+    You choose new chunks, shards and codec. Values, coordinates, attributes and groups stay the
+    same. If the command is interrupted or killed, run it again to continue. The copy opens only
+    when it is complete.
 
-    Each stored chunk is decoded once, or as seldom as --memory allows; --dry-run shows how often.
+    Each stored chunk is decoded once, or as rarely as --memory allows; --dry-run shows how often.
 
     Examples
     --------
@@ -274,11 +274,11 @@ def publish_command(
     storage_options: StorageOptions = None,
     allow: Allowed = None,
 ) -> None:
-    """Write a site of files for a catalog, for any web server or bucket.
+    """Write a catalog as a web site of plain files, for any web server or bucket.
 
     The site has pages, a copy of the catalog, kerchunk references if they can express it, and a
-    STAC Item if a coordinate has its time. The values stay in the sources. These have to be on the
-    web: give their addresses with --from and --to.
+    STAC Item if a coordinate has its time. The values stay in the source files. These must be on
+    the web: give their addresses with --from and --to.
 
     Examples
     --------
