@@ -157,3 +157,29 @@ def test_messages_keep_their_options_wherever_they_go() -> None:
     )
     assert "secret" not in secret
     assert "k:v" not in secret
+
+
+def test_a_combine_error_lists_equal_problems_once_and_the_folder_once() -> None:
+    files = ("/archive/a.nc", "/archive/b.nc")
+    sizes = [
+        Problem("shape-differs", "5 in /archive/a.nc; 6 in /archive/b.nc", name, files)
+        for name in ("tas", "pr", "ps", "hus", "ua")
+    ]
+    error = CombineError([*sizes, Problem("off-grid", "is off by 0.5 pixels", "x", files[:1])])
+    assert len(error.problems) == 6
+    assert str(error).splitlines() == [
+        "6 problems in combining:",
+        "  - each of tas, pr, ps, hus and 1 more: 5 in a.nc; 6 in b.nc",
+        "  - x: is off by 0.5 pixels [a.nc]",
+        "  - all files are in /archive/",
+    ]
+
+
+def test_a_combine_error_says_how_many_problems_it_does_not_list() -> None:
+    problems = [Problem("off-grid", f"is off by {n} pixels", "x", (f"/{n}/a",)) for n in range(8)]
+    error = CombineError(problems)
+    head, *lines, last = str(error).splitlines()
+    assert head == "8 problems in combining:"
+    assert [f"[/{n}/a]" in line for n, line in enumerate(lines)] == [True] * 5
+    assert last.startswith("  - 3 more: ")
+    assert error.problems == tuple(problems)
