@@ -536,7 +536,7 @@ def test_a_source_that_is_gone_is_told_in_words(
     visit.close()
     assert "gone.nc" in text
     assert "chunk (0, 0, 0)" in text
-    assert "restore it" in text
+    assert "restore the file" in text
     assert str(tmp_path) not in text
     assert "could not be read" in text
 

@@ -646,9 +646,9 @@ def build(
     if is_there and not overwrite:
         raise InvalidRequestError(
             Message(
-                "there is a catalog already: ",
+                "a catalog already exists here: ",
                 Option("overwrite", True),
-                " replaces it and keeps it in the history; append adds files to it",
+                " replaces it and keeps its history; gridref append adds files to it",
             ),
             Place(source=access.folder.url),
         )

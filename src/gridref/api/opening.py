@@ -108,7 +108,7 @@ def subgroup(root: VirtualGroup, group: str | None) -> VirtualGroup:
     if virtual_group is None:
         known = sorted(filter(None, groups))
         near = near_names(group_path(group), known) if known else ": there are none"
-        raise GroupNotFoundError(f"no group {group!r}{near}")
+        raise GroupNotFoundError(f"there is no group {group!r}{near}")
     return virtual_group
 
 

@@ -144,14 +144,14 @@ def only_allowed(policy: SourcePolicy, address: str) -> Iterator[None]:
         policy.require(real_path(address))
         yield
     except SourceNotAllowedError as error:
-        reason = Message(f"it lies in another file, {shown_address(address)}: ", error.reason)
+        reason = Message(f"it is in another file, {shown_address(address)}: ", error.reason)
         raise UnsupportedFeatureError(reason) from error
 
 
 def describe(location: Location) -> str:
     """What a file of no known format looks like, in a few words."""
     if location.is_folder:
-        return "the folder holds nothing that marks it as data"
+        return "the folder contains no data that gridref recognises"
     data = location.head
     if not data:
         return "the file is empty"

@@ -202,26 +202,27 @@ def unavailable(
     status = status_of(error)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         reason = (
-            "the file does not exist: restore it; where it has moved, gridref relocate tells the"
-            " catalog, and gridref refresh --vanished skip leaves it out"
+            "the file does not exist: check the address. If a catalog lists it, restore the file,"
+            " or run gridref relocate (if it moved) or gridref refresh --vanished skip (to leave it"
+            " out)"
         )
     elif isinstance(error, PermissionError) or status in (401, 403):
         reason = (
             "no permission to read the file: check its mode or the credentials in storage_options"
         )
     elif isinstance(error, IsADirectoryError):
-        reason = "a directory, not a file"
+        reason = "the address is a directory, not a file"
     elif opens_no_more(error):
         reason = "too many files are open in this process or system: raise the limit (ulimit -n)"
     elif status in _THROTTLED:
         reason = Message(
-            f"the server answered {status} (too many requests) each time: ask for "
-            "fewer files at a time (",
+            f"the server answered {status} (too many requests) each time: read fewer files at a "
+            "time (",
             Option("max_in_flight", 8),
-            "), or later",
+            "), or try again later",
         )
     elif status in _TRANSIENT_STATUS:
-        reason = f"the server failed each time (status {status}): ask again later"
+        reason = f"the server failed each time (status {status}): try again later"
     else:
         text = without_secrets(str(error) or repr(error), url)
         text = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

@@ -491,7 +491,9 @@ class VirtualGroup:
         node = self._found(path)
         if node is None:
             known = {*self.all_arrays(), *(below for below, _ in self.walk() if below)}
-            raise KeyError(f"no array or group {path!r}{near_names(path.strip('/'), known)}")
+            raise KeyError(
+                f"there is no array or group {path!r}{near_names(path.strip('/'), known)}"
+            )
         return node
 
     def _found(self, path: str) -> VirtualArray | VirtualGroup | None:
