@@ -137,7 +137,7 @@ def test_other_sizes_are_a_problem_that_names_them() -> None:
     turned = VirtualGroup({"v": array(np.zeros((2, 1)), ("x", "t"))})
     done = joined(one, other)
     assert [problem.cause for problem in done.problems] == ["shape-differs"]
-    assert "'x': 2" in done.problems[0].message
+    assert "sizes along 'x' differ: 2 in input 1; 3 in input 2" in done.problems[0].message
     assert joined(one, turned).group is not None
 
 
