@@ -277,7 +277,9 @@ def test_what_is_corrupt_in_one_file_is_not_absent(tmp_path: Path, options: dict
     sound = file_with_damage(tmp_path / "a.h5", "")
     corrupt = file_with_damage(tmp_path / "b.h5", "w", 3)
     for files in ([sound, corrupt], [corrupt, sound]):
-        with pytest.raises(CombineError, match=r"w: some files hold it.*beyond the end") as caught:
+        with pytest.raises(
+            CombineError, match=r"w: it is corrupt in these files.*beyond the end"
+        ) as caught:
             gridref.build(files, tmp_path / "cube", "t", **by_name(**options))
         (problem,) = (p for p in caught.value.problems if p.cause == "variable-damaged")
         assert problem.sources == (str(corrupt),)

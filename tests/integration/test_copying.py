@@ -178,7 +178,7 @@ def test_types_that_zarr_does_not_have_are_refused_before_anything_is_written(tm
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"memory": "lots"}, "memory='lots' is no size like"),
+        ({"memory": "lots"}, "memory='lots' is not a size"),
         ({"memory": "10MB"}, "is too little: it takes 2[0-9][0-9]MB"),
         ({"codec": "zst"}, "did you mean 'zstd'"),
         ({"chunks": {"tme": 3}}, "no dimension 'tme': did you mean 'time'"),

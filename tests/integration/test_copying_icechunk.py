@@ -147,7 +147,7 @@ def test_somebody_who_writes_meanwhile_is_not_overwritten(cube: Path, tmp_path: 
             xr.Dataset({"mine": 1}).to_zarr(other.store, consolidated=False)
             other.commit("mine")
 
-    with pytest.raises(InvalidRequestError, match="the copy is on the branch gridref-copy-"):
+    with pytest.raises(InvalidRequestError, match="the copy was put on the branch gridref-copy-"):
         gridref.copy(cube, target, progress=write)
     assert list(xr.open_zarr(session(target).store, consolidated=False)) == ["mine"]
 

@@ -160,7 +160,7 @@ def test_what_is_unchanged_does_not_travel_again(served: str) -> None:
         ("look/a?most=0", 400, "most is a number from 1 to 2048"),
         ("look/a?most=1e9", 400, "most is a number from 1 to 2048"),
         ("look/a?t=3", 400, "dimension t has no labels: give numbers with at="),
-        ("look/a?bogus=3", 400, "nothing here is called 'bogus'"),
+        ("look/a?bogus=3", 400, "there is no dimension or option 'bogus'"),
         ("look/line", 400, "a look shows planes of numbers"),
         ("look/text", 400, "a look shows planes of numbers"),
         ("look/empty", 400, "has no elements"),

@@ -188,7 +188,9 @@ def test_a_full_disk_ends_the_job_and_leaves_out_no_file(archive: Path, tmp_path
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
     try:
-        with pytest.raises(InvalidRequestError, match="cannot be kept there: File too large"):
+        with pytest.raises(
+            InvalidRequestError, match="cannot write scan results to this folder: File too large"
+        ):
             built(archive, tmp_path / "work", on_error="skip")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

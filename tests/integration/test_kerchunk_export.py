@@ -287,7 +287,7 @@ def test_uneven_grids_need_keys_of_zarr_3(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("refs.parq", ("--zarr-format", "3"), "keys of Zarr v2 only: --zarr-format 2"),
+        ("refs.parq", ("--zarr-format", "3"), "need Zarr v2: --zarr-format 2"),
         ("mine.parq", (), "holds no references"),
         ("refs.json", ("--zarr-format", "4"), "must be 2 or 3"),
         ("refs.parq", ("--templates",), "no templates"),

@@ -226,7 +226,7 @@ def test_profiles_side_by_side_in_their_files(tmp_path: Path) -> None:
         expected[:1], expected[1:, :4] = stored(files, "PRES")
         np.testing.assert_array_equal(shown.PRES, expected)
         np.testing.assert_array_equal(shown.LATITUDE, np.concatenate(stored(files, "LATITUDE")))
-    with pytest.raises(CombineError, match=r"holds 3 instances along 'N_PROF' side by side"):
+    with pytest.raises(CombineError, match=r"holds 3 instances along 'N_PROF', each padded"):
         gridref.build(files, tmp_path / "ragged.gridref", layout=gridref.Ragged())
     alone = [files[0], write_argo(tmp_path / "2.nc", 2, 1, 7)]
     gridref.build(alone, tmp_path / "ragged.gridref", "N_LEVELS", layout=gridref.Ragged("N_PROF"))

@@ -117,7 +117,7 @@ def test_arrays_that_differ_in_capitals_are_not_taken_for_each_other(tmp_path: P
             file.createVariable(name, "f4", ("x",))[:] = [1, 2]
     gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
     assert sql(tmp_path / "a.gridref", "SELECT max(value) AS m FROM u")["m"][0].as_py() == 2
-    with pytest.raises(gridref.errors.InvalidRequestError, match="several arrays are called 'TT'"):
+    with pytest.raises(gridref.errors.InvalidRequestError, match="several arrays are named 'TT'"):
         sql(tmp_path / "a.gridref", "FROM tt")
 
 

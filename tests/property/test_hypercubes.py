@@ -200,5 +200,5 @@ def test_files_without_labels_are_named() -> None:
     done = combine([group, group], Hypercube(("run", "time")))
     (text,) = {problem.message for problem in done.problems if problem.variable == "run"} or {""}
     assert done.group is None
-    assert "no labels say where it lies along 'time'" in " ".join(p.message for p in done.problems)
+    assert "no labels that place it along 'time'" in " ".join(p.message for p in done.problems)
     assert text == "" or "'run'" in text

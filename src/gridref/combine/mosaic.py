@@ -346,7 +346,7 @@ def _checked(rules: CombineOptions) -> CombineOptions:
                 Option("overlap", "first"),
                 " or ",
                 Option("overlap", "last"),
-                ", which hide the other inputs",
+                ", which hide the others",
             )
         )
     for name in ("variables", "repeated", "index_variables"):
