@@ -210,7 +210,7 @@ class _Patient:
             return scanner_of(location).name
 
     def _metadata(self) -> str:
-        self.group = scan(self.url, self.storage_options, "skip")
+        self.group = scan(self.url, self.storage_options, on_unsupported="skip")
         report = self.group.report
         return f"{len(self.group.all_arrays())} arrays, by {report.n_requests} requests"
 

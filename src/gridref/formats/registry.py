@@ -21,7 +21,7 @@ import numpy as np
 from gridref.errors import Message, SourceFormatError
 from gridref.formats.coordinates_ahead import keep_coordinates
 from gridref.formats.location import Location, describe, open_location
-from gridref.formats.options import OnUnsupported, ScanOptions
+from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import (
     GROUP,
     About,
@@ -351,30 +351,22 @@ def scanner_of(location: Location) -> Scanner:
 
 
 def scan(
-    url: str | os.PathLike[str],
-    storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: OnUnsupported = "raise",
-    **settings: Any,
+    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None, **settings: Any
 ) -> VirtualGroup:
-    """Describe a file and the places of its chunks, without copying them.
+    """Describe a file, or a folder like a Zarr store, as `gridref.scan` does.
+
+    CF aggregation variables stay as they are, and what is damaged is in the report only.
 
     Parameters
     ----------
-    url
-        A local path or any URL that fsspec opens: of a file, or of a folder like a Zarr store.
-    storage_options
-        Options for fsspec's filesystem of a remote file.
-    on_unsupported
-        What to do with an object that cannot be served faithfully: ``"raise"``, or ``"skip"`` to
-        leave it out and list it in the report.
     **settings
         The other fields of `ScanOptions`.
+    """
+    return scan_with(url, ScanOptions(storage_options=storage_options, **settings))
 
-    Returns
-    -------
-    VirtualGroup
-        With a ``report`` of every object found (taken, inlined, or skipped and why) and of all
-        requests that the scan sent.
+
+def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup:
+    """Describe a file, as `scan` does, with options that are checked once for many files.
 
     Raises
     ------
@@ -387,14 +379,6 @@ def scan(
     InvalidRequestError
         If a format that another package adds cannot be used; the error names the package.
     """
-    options = ScanOptions(
-        on_unsupported=on_unsupported, storage_options=storage_options, **settings
-    )
-    return scan_with(url, options)
-
-
-def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup:
-    """Describe a file, as `scan` does, with options that are checked once for many files."""
     if options.parser is not None:
         from gridref.formats.kerchunk.parsers import scan_with_parser
 

@@ -262,40 +262,24 @@ def create_app(
         For bad options, or names of catalogs that collide.
     """
     options = SiteOptions(storage_options, allow, shown, overlay)
-    return GridrefApp(
-        Site(catalogs, options),
-        visitors=Visitors.of(allow_host, allow_origin),
-        max_age=max_age,
-        reload_seconds=reload_seconds,
-        access_log=access_log,
-    )
+    visitors = Visitors.of(allow_host, allow_origin)
+    return GridrefApp(Site(catalogs, options), visitors, max_age, reload_seconds, access_log)
 
 
 class GridrefApp:
-    """An ASGI application that shows a `Site`.
-
-    Parameters
-    ----------
-    site
-        The catalogs.
-    visitors
-        Whom it answers.
-    max_age, reload_seconds, access_log
-        See `create_app`.
-    """
+    """An ASGI application that shows a `Site` to visitors; the rest is as for `create_app`."""
 
     def __init__(
         self,
         site: Site,
-        *,
-        visitors: Visitors | None = None,
-        max_age: int = 0,
-        reload_seconds: float = 2.0,
-        access_log: bool = True,
+        visitors: Visitors,
+        max_age: int,
+        reload_seconds: float,
+        access_log: bool,
     ) -> None:
         self.site = site
         self.metrics = Metrics()
-        self._visitors = visitors or Visitors()
+        self._visitors = visitors
         self._reload_seconds = reload_seconds
         self._access_log = access_log
         self._cache_control = (f"public, max-age={max_age}" if max_age else "no-cache").encode()
