@@ -19,7 +19,6 @@ from gridref.combine.placement import Lengths, Placement, Task
 from gridref.combine.rules.indices import counts_along, refuse_moved
 from gridref.combine.rules.single import repeated_along
 from gridref.errors import InvalidRequestError, Message, Option
-from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.joining import missing_like
 
@@ -131,29 +130,20 @@ class Along(Placement):
             return {dim: self.runs[dim]}
         return {dim: _in_a_row([*column.files, *lacking], lengths[dim])}
 
-    def lay(
-        self,
-        column: Column,
-        runs: Mapping[str, Runs],
-        task: Task,
-        dtype: np.dtype[Any],
-        fill: Any,
-        *,
-        alike: bool,
-    ) -> VirtualArray:
-        """Concatenate the files' parts, with missing blocks where one lacks the variable."""
+    def with_missing(self, column: Column, runs: Mapping[str, Runs], fill: Any) -> Column:
+        """The column, with missing blocks where an input that goes on lacks the variable."""
         ((dim, places),) = runs.items()
         lacking = np.setdiff1d(places.file, column.files) if fill is not None else ()
-        if len(lacking):
-            first, axis = column.first, column.first.dims.index(dim)
-            known = dict(zip(column.files, column.arrays, strict=True))
-            for file in map(int, lacking):
-                own = places.file == file
-                extent = int((places.start[own] + places.count[own]).max())
-                known[file] = missing_like(first, axis, extent, fill)
-            files = sorted(known)
-            column = replace(column, files=files, arrays=[known[file] for file in files])
-        return super().lay(column, runs, task, dtype, fill, alike=alike)
+        if not len(lacking):
+            return column
+        first, axis = column.first, column.first.dims.index(dim)
+        known = dict(zip(column.files, column.arrays, strict=True))
+        for file in map(int, lacking):
+            own = places.file == file
+            extent = int((places.start[own] + places.count[own]).max())
+            known[file] = missing_like(first, axis, extent, fill)
+        files = sorted(known)
+        return replace(column, files=files, arrays=[known[file] for file in files])
 
 
 def _in_a_row(files: Iterable[int], lengths: Mapping[int, int]) -> Runs:

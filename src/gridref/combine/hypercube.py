@@ -281,20 +281,10 @@ class Hypercube(Placement):
         """The labels of a box in words."""
         return ", ".join(self.labels[dim].text(*span) for dim, span in zip(dims, box, strict=True))
 
-    def lay(
-        self,
-        column: Column,
-        runs: Mapping[str, Runs],
-        task: Task,
-        dtype: np.dtype[Any],
-        fill: Any,
-        *,
-        alike: bool,
-    ) -> VirtualArray:
-        """Put arrays at their places; the coordinates of the dimensions are known."""
-        if self._is_coordinate(column, runs):
-            return self.labels[column.name].coordinate
-        return super().lay(column, runs, task, dtype, fill, alike=alike)
+    def known(self, column: Column, runs: Mapping[str, Runs]) -> VirtualArray | None:
+        """The coordinates of the dimensions."""
+        is_coordinate = self._is_coordinate(column, runs)
+        return self.labels[column.name].coordinate if is_coordinate else None
 
 
 def _is_index(column: Column) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gridref.combine.boxes import lay
 from gridref.combine.columns import Column, Notes, columns_of
 from gridref.combine.placement import Lengths, Task
 from gridref.combine.rules.attributes import combine_attributes
@@ -167,8 +168,12 @@ def _combine_growing(
     if fill is not None and shown.first.dtype.kind == "f":
         dtype = np.result_type(*{kind.array.dtype for kind in shown.kinds})
     alike = fill is None and len(column.kinds) == 1
-    joined = compacted(task.placement.lay(shown, runs, task, dtype, fill, alike=alike))
-    return with_attributes(joined, shown, task)
+    joined = task.placement.known(shown, runs)
+    if joined is None:
+        last = task.placement.keeps_last([*runs], notes.options.overlap)
+        whole = task.placement.with_missing(shown, runs, fill)
+        joined = lay(whole, runs, keep_last=last, dtype=dtype, fill=fill, alike=alike)
+    return with_attributes(compacted(joined), shown, task)
 
 
 def _note_unknown(

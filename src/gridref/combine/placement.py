@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gridref.combine.boxes import Boxes, Runs, lay
+from gridref.combine.boxes import Boxes, Runs
 from gridref.combine.columns import Column, Notes
 from gridref.combine.options import CombineOptions
 from gridref.combine.rules.gaps import fill_for_gaps, with_padding
@@ -149,31 +149,13 @@ class Placement:
             return known
         return with_padding(known[0])
 
-    def lay(
-        self,
-        column: Column,
-        runs: Mapping[str, Runs],
-        task: Task,
-        dtype: np.dtype[Any],
-        fill: Any,
-        *,
-        alike: bool,
-    ) -> VirtualArray:
-        """Lay the arrays of a column at their places.
+    def known(self, column: Column, runs: Mapping[str, Runs]) -> VirtualArray | None:
+        """What a variable is, if that is known without its arrays."""
+        return None
 
-        Parameters
-        ----------
-        column
-            The variable as it is to be shown, in the files that have it.
-        dtype
-            Dtype of the result.
-        fill
-            Fill value of the result; None for the first file's.
-        alike
-            Whether dtypes and fill values are known to be the same.
-        """
-        last = self.keeps_last([*runs], task.notes.options.overlap)
-        return lay(column, runs, keep_last=last, dtype=dtype, fill=fill, alike=alike)
+    def with_missing(self, column: Column, runs: Mapping[str, Runs], fill: Any) -> Column:
+        """The column with arrays of missing blocks for inputs that have a place, but not it."""
+        return column
 
 
 @dataclass(frozen=True, eq=False)
