@@ -51,7 +51,7 @@ def picture(page: Page, path: Path) -> None:
     page.locator("#viewer-canvas").click(position={"x": 420, "y": 120})
     page.locator("#viewer-series .plot canvas").wait_for()
     page.get_by_text(", bytes ").wait_for()
-    page.screenshot(path=path, clip={"x": 0, "y": 0, **SIZE, "height": 1300}, full_page=True)
+    page.screenshot(path=path, clip={"x": 0, "y": 0, **SIZE, "height": 1262}, full_page=True)
 
 
 def chunk_map(page: Page, path: Path) -> None:

@@ -227,7 +227,7 @@ def geostationary(_: Path, folder: Path) -> tuple[VirtualGroup, Reference]:
         shown.setncatts({"long_name": "ABI Cloud and Moisture Imagery brightness temperature"})
         shown.setncatts({"standard_name": "toa_brightness_temperature"})
         shown.grid_mapping = "goes_imager_projection"
-        shown[:] = np.ma.masked_invalid(values)
+        shown[:] = np.ma.array(np.nan_to_num(values), mask=np.isnan(values))
 
     def seen(longitude: Any, latitude: Any) -> tuple[Any, Any]:
         """Rows and columns of places (5.1.2.8.2 there)."""
@@ -405,16 +405,85 @@ def ragged(data: Path, folder: Path) -> tuple[str, Reference]:
 
 
 KINDS = (
-    Kind("radar", "A weather radar", "", "dataset1/data1/data", radar),
-    Kind("plate", "A plate", "", "A/2/0/image", plate),
-    Kind("nexus", "NeXus", "", "entry/xmap/counts", nexus),
-    Kind("ragged", "Ragged", "", "gt1l/land_ice_segments/h_li", ragged),
-    Kind("global-model", "A global climate model", "", "tas", global_model),
-    Kind("rotated-pole", "A rotated pole", "", "air_potential_temperature", rotated_pole),
-    Kind("ocean-model", "An ocean model", "", "thetao", ocean_model),
-    Kind("swath", "A swath", "", "wind_speed", swath),
-    Kind("geostationary", "A geostationary image", "", "CMI", geostationary),
-    Kind("utm-mosaic", "A mosaic in UTM", "", "band_data", utm_mosaic, "compose=rgb"),
-    Kind("microscopy", "Microscopy", "", "image", microscopy, "at0=3"),
-    Kind("series", "A series", "", "TEMP", time_series),
+    Kind(
+        "global-model",
+        "A global climate model",
+        "Near-surface air temperature of CMIP6, as it is opened. The colours suit a temperature.",
+        "tas",
+        global_model,
+    ),
+    Kind(
+        "ocean-model",
+        "An ocean model",
+        "A tripolar grid in the structure of NEMO's files, with computed values.",
+        "thetao",
+        ocean_model,
+    ),
+    Kind(
+        "rotated-pole",
+        "A regional model with a rotated pole",
+        "Potential temperature by the Met Office's model, drawn where it is on earth.",
+        "air_potential_temperature",
+        rotated_pole,
+    ),
+    Kind(
+        "swath", "A swath", "Wind speed by ASCAT, where the satellite saw it.", "wind_speed", swath
+    ),
+    Kind(
+        "geostationary",
+        "A geostationary image",
+        "Computed values in the structure of GOES-East's files: a globe, as from the satellite.",
+        "CMI",
+        geostationary,
+    ),
+    Kind(
+        "utm-mosaic",
+        "A mosaic in UTM",
+        "A Landsat scene over the Bahamas in six GeoTIFF files: red, green and blue, north up.",
+        "band_data",
+        utm_mosaic,
+    ),
+    Kind(
+        "radar",
+        "A weather radar",
+        "Computed reflectivity in the structure of ODIM_H5: unpacked, masked, around the radar.",
+        "dataset1/data1/data",
+        radar,
+    ),
+    Kind(
+        "microscopy",
+        "Microscopy",
+        "A test pattern of OME-TIFF: channels in their colours, time has a slider.",
+        "image",
+        microscopy,
+        "at0=3",
+    ),
+    Kind(
+        "plate",
+        "A plate",
+        "A field of a plate of drawn cells: channels by name, and a scale bar.",
+        "A/2/0/image",
+        plate,
+    ),
+    Kind(
+        "nexus",
+        "A scan at a beamline",
+        "Computed values in the structure of NeXus: NXdata names the axes.",
+        "entry/xmap/counts",
+        nexus,
+    ),
+    Kind(
+        "series",
+        "A time series",
+        "Temperature of a mooring off Rottnest Island, with its dates.",
+        "TEMP",
+        time_series,
+    ),
+    Kind(
+        "ragged",
+        "Files of differing length",
+        "Heights by ICESat-2: four passes one after the other, by number.",
+        "gt1l/land_ice_segments/h_li",
+        ragged,
+    ),
 )

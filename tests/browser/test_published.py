@@ -66,6 +66,27 @@ def test_pictures_are_read_from_the_files(place: tuple[Path, str], visit: Visit)
 
 
 @pytest.mark.long
+def test_a_series_says_how_much_of_the_files_it_reads(
+    place: tuple[Path, str], visit: Visit
+) -> None:
+    site = published(place, "*.nc")
+    read = []
+    visit.page.on("request", lambda r: read.append((r.url, r.headers.get("range"))))
+    page = opened(visit, f"{site}/array/tas.html", "point=0,3,4&plot=1")
+    page.locator("#viewer-series .plot canvas").wait_for()
+    travelled = 0
+    for path in sorted((place[0] / "data").glob("*.nc")):
+        with h5py.File(path) as file:
+            days = range(0, len(file["tas"]), file["tas"].chunks[0])
+            found = [file["tas"].id.get_chunk_info_by_coord((day, 0, 0)) for day in days]
+        ranges = {f"bytes={c.byte_offset}-{c.byte_offset + c.size - 1}" for c in found}
+        assert ranges <= {wanted for url, wanted in read if url.endswith(path.name)}
+        travelled += sum(chunk.size for chunk in found)
+    told = page.locator("#viewer-series figcaption").text_content()
+    assert f"({travelled / 1000:.0f} kB of the files)" in told
+
+
+@pytest.mark.long
 def test_months_of_uneven_chunks_are_shown(place: tuple[Path, str], visit: Visit) -> None:
     site = published(place, "*.nc")
     page = opened(visit, f"{site}/array/pr.html", "colours=viridis&low=0&coasts=0&at0=33")

@@ -51,6 +51,11 @@ export class ShownArray {
     return lengths.reduce((a, b) => a * b, 8);
   }
 
+  // Bytes that a series takes from files on its way here; undefined where a server is asked, which compresses.
+  async travelling(axis, at) {
+    return this.array.travelling?.(this.selection([axis], at));
+  }
+
   async value(at) {
     return read(this.array, this.stored(at));
   }
@@ -64,11 +69,14 @@ export class ShownArray {
     return zarr.slice(start, stop);
   }
 
+  selection(axes, at, windows = {}) {
+    const place = this.stored(at);
+    return this.shape.map((length, axis) => (axes.includes(axis) ? this.slice(axis, windows[axis] ?? [0, length]) : place[axis]));
+  }
+
   // Values along some axes, at one place along the others: C order in the order of `axes`.
   async values(axes, at, windows = {}, signal = undefined) {
-    const place = this.stored(at);
-    const selection = this.shape.map((length, axis) => (axes.includes(axis) ? this.slice(axis, windows[axis] ?? [0, length]) : place[axis]));
-    const { data: stored, shape, stride } = await this.read(selection, signal);
+    const { data: stored, shape, stride } = await this.read(this.selection(axes, at, windows), signal);
     const data = "get" in stored ? Array.from(stored) : stored; // of booleans and texts
     const order = [...axes].sort((a, b) => a - b);
     const steps = axes.map((axis) => stride[order.indexOf(axis)]);

@@ -32,9 +32,10 @@ async function single(place, told, { array, meaning }) {
 async function series(place, told, opened) {
   const { array, shape, coordinates, dims, meaning } = opened;
   const axis = shape.length - 1;
-  await askWhether(array.bytesOf([axis], Infinity), place);
+  const at = shape.map(() => 0);
+  await askWhether(array.bytesOf([axis], Infinity), place, await array.travelling(axis, at));
   await opened.labels;
-  const { values, words } = await array.series(axis, shape.map(() => 0));
+  const { values, words } = await array.series(axis, at);
   const shown = array.isText
     ? element("ol", { class: "texts" }, ...values.slice(0, MOST_TEXTS).map((text) => element("li", {}, text)))
     : seriesPlot({ values, words }, alongOf(coordinates[axis], dims[axis], shape[axis]), meaning, opened.title);

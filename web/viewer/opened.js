@@ -40,7 +40,7 @@ export class Opened {
   // What it is called, and in which units.
   get title() {
     const { attributes } = this.array;
-    const name = [attributes.long_name, attributes.standard_name].find((each) => typeof each === "string" && each.trim());
+    const name = [attributes.long_name, attributes.standard_name, attributes.description].find((each) => typeof each === "string" && each.trim());
     return (name ? name.trim().replaceAll("_", " ") : "") || this.path.split("/").at(-1);
   }
 

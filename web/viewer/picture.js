@@ -6,7 +6,7 @@ import { held, moved, nearer, WHOLE } from "./glass.js";
 const ZOOMS = { "+": 2, "=": 2, "-": 0.5, 0: 0 };
 const MARGINS = { left: 78, right: 26, top: 8, bottom: 42 };
 const ROUND = { left: 1, right: 1, top: 8, bottom: 8 }; // of pictures without axes
-const MOST_HEIGHT = 0.72; // of the window
+const MOST_HEIGHT = 0.57; // of the window: title, axis and colour bar are in sight too
 const [LEAST, MOST] = [220, 640];
 
 export class Picture {

@@ -8,6 +8,7 @@ const [MISSING, INLINE] = [-1, -2];
 const PAGE_RECORDS = 1024;
 const KEPT_BYTES = 128 * 2 ** 20;
 const MOST_RAW_BYTES = 2 ** 20; // of larger pieces of plain numbers only the rows that are shown are read
+const MOST_COUNTED = 10_000; // chunks whose sizes are looked up before they are read
 const MANY_ROWS = 2 ** 31;
 const TYPES = {
   bool: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array, uint16: Uint16Array,
@@ -70,6 +71,19 @@ class PublishedArray {
     return { data, shape: shown.map(([, axis]) => lengths[axis]), stride: shown.map(([, axis]) => stride[axis]) };
   }
 
+  // Bytes of the files that a selection reads, as they are stored; of very many chunks by some of them.
+  async travelling(selection) {
+    const bounds = selection.map((each) => (typeof each === "number" ? [each, each + 1] : [each.start, each.stop]));
+    const pieces = product(bounds.map((bound, axis) => this.blocksWithin(axis, ...bound))).flatMap((part) => this.piecesOfBlock(part));
+    const some = pieces.filter((_, i) => i % Math.ceil(pieces.length / MOST_COUNTED) === 0);
+    const sizes = await Promise.all(some.map(async ({ block, encoding, piece }) => {
+      const { row, shape, first, stop } = placed(block, encoding, piece);
+      const { source, length } = await this.records.at(row);
+      return source === MISSING ? 0 : shape.length ? (length * (stop - first)) / shape[0] : length;
+    }));
+    return (sizes.reduce((a, b) => a + b, 0) * pieces.length) / Math.max(1, some.length);
+  }
+
   // Which blocks a range touches along an axis: their number, first and last element, and where these go.
   blocksWithin(axis, start, stop) {
     const starts = this.starts[axis];
@@ -83,15 +97,18 @@ class PublishedArray {
 
   // The reading of each stored chunk of a block that a selection needs.
   ofBlock(part, data, stride) {
+    return this.piecesOfBlock(part).map(async ({ block, encoding, piece }) => {
+      const chunk = await this.chunk(block, encoding, piece);
+      copy(chunk, piece, data, stride);
+    });
+  }
+
+  piecesOfBlock(part) {
     const number = part.reduce((all, { block }, axis) => all * (this.starts[axis].length - 1) + block, 0);
     const block = this.blockAt(number);
     const encoding = this.encodings[block.encoding];
     if (encoding === undefined) return [];
-    const pieces = product(part.map((along, axis) => piecesOf(along, block, encoding, axis)));
-    return pieces.map(async (piece) => {
-      const chunk = await this.chunk(block, encoding, piece);
-      copy(chunk, piece, data, stride);
-    });
+    return product(part.map((along, axis) => piecesOf(along, block, encoding, axis))).map((piece) => ({ block, encoding, piece }));
   }
 
   // A column is one value for all blocks, or a list of them.
@@ -102,10 +119,7 @@ class PublishedArray {
 
   // A stored chunk decoded, and from which of its rows on: of large plain ones only those needed.
   async chunk(block, encoding, piece) {
-    const coords = piece.map(({ chunk }) => chunk);
-    const shape = decodedShape(block, encoding, coords);
-    const row = rowOf(block, coords);
-    const [first, stop] = rowsNeeded(encoding, shape, piece);
+    const { row, shape, first, stop } = placed(block, encoding, piece);
     const key = `${row} ${first} ${stop}`;
     if (!this.kept.has(key)) {
       const coming = this.decoded(row, encoding, shape, first, stop);
@@ -241,6 +255,14 @@ function piecesOf({ first, n, to }, { origin, step }, { chunk_shape }, axis) {
     pieces.at(-1).inside.push(stored - chunk * chunk_shape[axis]);
   }
   return pieces;
+}
+
+// The row of a piece's stored chunk, its shape, and which of its rows are needed.
+function placed(block, encoding, piece) {
+  const coords = piece.map(({ chunk }) => chunk);
+  const shape = decodedShape(block, encoding, coords);
+  const [first, stop] = rowsNeeded(encoding, shape, piece);
+  return { row: rowOf(block, coords), shape, first, stop };
 }
 
 function decodedShape({ stored_shape }, { chunk_shape, truncated }, coords) {

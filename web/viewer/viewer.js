@@ -14,6 +14,7 @@ import { MapFrame } from "./map/frame.js";
 import { onEarth } from "./map/earth.js";
 import { placeOnEarth } from "./map/reading.js";
 import { suitedView } from "./map/views.js";
+import { bytesInWords } from "./numbers.js";
 import { Opened } from "./opened.js";
 import { panel, zooms } from "./panel.js";
 import { Picture } from "./picture.js";
@@ -350,12 +351,14 @@ export class Viewer {
     this.plotting?.abort();
     const { signal } = (this.plotting = new AbortController());
     try {
-      if (!array.isServed(axis)) await askWhether(array.bytesOf([axis], Infinity), this.plotted);
+      const travelling = await array.travelling(axis, at);
+      if (!array.isServed(axis)) await askWhether(array.bytesOf([axis], Infinity), this.plotted, travelling);
       const told = (share) => !signal.aborted && this.plotted.replaceChildren(element("p", { role: "status" }, `Reading … ${Math.floor(100 * share)} %`));
       const series = await array.series(axis, at, told, signal);
       if (signal.aborted) return;
       const place = names.map((dim, other) => (other === axis ? "" : `${dim} ${this.opened.label(other, at[other])}`)).filter(Boolean);
-      const title = `${this.opened.title} along ${names[axis]} at ${place.join(", ")}`;
+      const cost = travelling === undefined ? "" : ` (${bytesInWords(travelling)} of the files)`;
+      const title = `${this.opened.title} along ${names[axis]} at ${place.join(", ")}${cost}`;
       const looked = (span) => {
         this.shown.span = span;
         this.keep();

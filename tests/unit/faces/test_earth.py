@@ -11,6 +11,7 @@ from pyproj import CRS, Transformer
 
 from gridref.faces.web.conventions import as_stated, nexus_axis
 from gridref.faces.web.earth import earth_of
+from gridref.faces.web.extent import ends_of, extents
 from gridref.model.array import VirtualArray, VirtualGroup
 
 PLANE = np.zeros((3, 4), "f4")
@@ -173,3 +174,11 @@ def test_axes_of_nexus_label_the_signal() -> None:
     group = VirtualGroup({}, {"scan": VirtualGroup({"counts": square, **labels}, attrs=named)})
     assert [nexus_axis(group, "scan/counts", axis) for axis in (0, 1)] == ["scan/y", "scan/x"]
     assert nexus_axis(group, "scan/x", 0) is None
+
+
+def test_packed_coordinates_extend_over_what_they_mean() -> None:
+    packing = {"scale_factor": 5.6e-05, "add_offset": -0.151844}
+    named = {"units": "rad", "standard_name": "projection_x_coordinate"}
+    angles = of([0, 5424], "x", **named, **packing)
+    (found,) = extents(ends_of(VirtualGroup({"x": angles}), lambda _: (0, 5424)))
+    assert (found.first, found.last) == ("-0.151844 rad", "0.1519 rad")

@@ -9,6 +9,7 @@ const RULES = [
   [/precipitation|rainfall|snowfall|rain_?rate|runoff|lwe_/, { scale: "rain", from: 0 }],
   [/reflectiv/, { scale: "turbo" }],
   [/sea_?ice|ice_area|ice_conc/, { scale: "ice" }],
+  [/brightness_temperature/, { scale: "thermal" }],
   [/cloud/, { scale: "gray" }],
   [/salinity/, { scale: "haline" }],
   [/chlorophyll/, { scale: "algae", norm: "log" }],

@@ -13,6 +13,7 @@ from typing import Any
 import cftime
 import numpy as np
 
+from gridref.faces.web.meaning import Meaning
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import compass_of
 
@@ -62,7 +63,15 @@ def ends_of(group: VirtualGroup, read_ends: ReadEnds) -> list[Ends]:
         If a coordinate cannot be read.
     """
     found = islice(_coordinates(group), MOST_EXTENTS)
-    return [Ends(name, *read_ends(array), array.attrs) for name, array in found]
+    return [Ends(name, *_unpacked(array, read_ends(array)), array.attrs) for name, array in found]
+
+
+def _unpacked(array: VirtualArray, ends: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Satellites' coordinates may be packed; others stay what they are."""
+    if not {"scale_factor", "add_offset"} & set(array.attrs):
+        return ends
+    first, last = Meaning.of(array).unpacked(np.asarray(ends)).round(9).tolist()
+    return first, last
 
 
 def extents(found: Iterable[Ends]) -> list[Extent]:
