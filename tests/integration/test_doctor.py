@@ -157,8 +157,16 @@ def test_s3(content: bytes) -> None:
     with s3_bucket() as bucket:
         url = bucket.put("a.h5", content)
         steps = list(examined(url, bucket.options))
-        assert [step.name for step in steps] == HTTP[2:]
+        assert [step.name for step in steps] == HTTP
         assert all(step.ok for step in steps)
+    assert "no server answers at 127.0.0.1, port " in last(url, **bucket.options).text
+    held = {**bucket.options["s3"], "client_kwargs": {}}
+    step = last(url, s3={**held, "endpoint_url": "http://no-such-server.invalid"})
+    assert (step.name, step.ok) == ("name", False)
+    assert "no-such-server.invalid" in step.text
+    step = last(url, profile="no-such-profile")
+    assert (step.name, step.ok) == ("name", False)
+    assert "no-such-profile" in step.text
 
 
 def test_the_command(tmp_path: Path, content: bytes) -> None:

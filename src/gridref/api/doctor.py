@@ -27,7 +27,8 @@ from gridref.extras import packages_of_extras, version_of
 from gridref.formats import expand_files, scan
 from gridref.formats.location import open_location
 from gridref.formats.registry import data_names, scanner_of
-from gridref.io import SourcePool, absolute_url, describe_source, is_local
+from gridref.io import SourcePool, absolute_url, describe_source, is_local, open_filesystem
+from gridref.io.faults import shown, unavailable
 from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
@@ -35,6 +36,7 @@ from gridref.secrets import shown_address
 
 _CONNECT_SECONDS = 10.0
 _PORTS = {"http": 80, "https": 443}
+_S3 = ("s3://", "s3a://")
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class _Patient:
 
     def tests(self) -> Iterator[Test]:
         """What to test, in order; each test gives a text, or an empty one if it does not apply."""
-        if self.url.startswith(("http://", "https://")):
+        if self.url.startswith(("http://", "https://", *_S3)):
             yield "name", self._name
             yield "connection", self._connection
         yield "catalog", self._catalog
@@ -129,8 +131,16 @@ class _Patient:
         yield "chunks", self._chunks
 
     def _server(self) -> tuple[str, int]:
-        parts = urlsplit(self.url)
+        parts = urlsplit(self._endpoint() if self.url.startswith(_S3) else self.url)
         return parts.hostname or "", parts.port or _PORTS[parts.scheme]
+
+    def _endpoint(self) -> str:
+        """The server of S3 that options, environment or profile name."""
+        filesystem, _ = open_filesystem(self.url, self.storage_options)
+        try:
+            return str(filesystem.s3.meta.endpoint_url)
+        except Exception as error:  # noqa: BLE001 - becomes one of ours
+            raise unavailable(self.url, error) from shown(error, self.url)
 
     def _name(self) -> str:
         host, port = self._server()
