@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-FEATURES = {"pending", "overlays", "chunk-statistics"}  # what a reader may pass over
+FEATURES = {"pending", "overlays", "overviews", "chunk-statistics"}  # what a reader may pass over
 NUMBERS = {f"{kind}{n}" for kind in ("int", "uint", "float") for n in (8, 16, 32, 64)} | {"bool"}
 
 

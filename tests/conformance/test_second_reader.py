@@ -109,10 +109,13 @@ def test_filters_that_a_chunk_did_without_are_not_undone(tmp_path: Path) -> None
     np.testing.assert_array_equal(second.Catalog(tmp_path / "a.gridref").read("v"), values)
 
 
-def test_files_are_read_where_there_are_overlays(grown: Path) -> None:
+def test_files_are_read_where_there_are_overlays_and_overviews(grown: Path) -> None:
     before = second.Catalog(grown).read("tas")
     gridref.open_catalog(grown).rechunk("tas", {"time": -1, "lat": 2, "lon": 2})
-    assert second.Catalog(grown).snapshot["overlays"]
+    gridref.open_catalog(grown).overviews("tas")
+    snapshot = second.Catalog(grown).snapshot
+    assert snapshot["overlays"]
+    assert snapshot["overviews"]
     np.testing.assert_array_equal(second.Catalog(grown).read("tas"), before)
 
 
