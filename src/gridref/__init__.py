@@ -1,4 +1,4 @@
-"""gridref: open archives of HDF5, NetCDF, GRIB, TIFF and other files as one cube, uncopied.
+"""gridref: open archives of HDF5, NetCDF, GRIB, TIFF and other files as one cube, without a copy.
 
 Names are imported when they are first used, so that ``import gridref`` waits for nothing.
 """

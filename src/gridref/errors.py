@@ -42,6 +42,7 @@ is absent" and would fill in values that are not in the archive.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -533,13 +534,21 @@ _MOST_PROBLEMS, _MOST_VARIABLES = 5, 4
 
 
 def _in_short(problems: Sequence[Problem]) -> list[Message]:
-    """The first problems for a message: equal ones in one line, the common folder named once."""
+    """Some problems for a message, of each cause if they can: equal ones share a line."""
     variables: dict[Problem, list[str]] = {}
     for problem in problems:
         alike = replace(problem, variable=None)
         variables.setdefault(alike, []).append(problem.variable or "")
+    of_cause: Counter[str] = Counter()
+    ranks = {}
+    for problem in variables:
+        ranks[problem] = of_cause[problem.cause]
+        of_cause[problem.cause] += 1
+    listed = set(sorted(ranks, key=ranks.__getitem__)[:_MOST_PROBLEMS])
     lines = []
-    for problem, names in islice(variables.items(), _MOST_PROBLEMS):
+    for problem, names in variables.items():
+        if problem not in listed:
+            continue
         shown = ", ".join(names[:_MOST_VARIABLES])
         more = f" and {len(names) - _MOST_VARIABLES} more" if len(names) > _MOST_VARIABLES else ""
         which = f"each of {shown}{more}" if len(names) > 1 else shown
@@ -547,7 +556,7 @@ def _in_short(problems: Sequence[Problem]) -> list[Message]:
         sources = () if named else problem.sources
         lines.append(replace(problem, variable=which or None, sources=sources).whole)
     folders = {source.rpartition("/")[0] for problem in problems for source in problem.sources}
-    folder = f"{min(folders)}/" if len(folders) == 1 else ""
+    folder = f"{min(folders)}/" if len(folders) == 1 and "" not in folders else ""
     if sum(line.count(folder) for line in lines if folder) > 1:
         lines = [line.without(folder) for line in lines]
         lines.append(Message(f"all files are in {folder}"))

@@ -13,7 +13,7 @@ __all__ = ["ensemble", "forecasts"]
 
 
 def ensemble(folder: Path) -> Archive:
-    """Ensemble by months: the member stands in names only, and the last member begins later."""
+    """Ensemble by months: only the names hold the member, and the last member begins later."""
     files = []
     for member in (2, 1, 3):
         for month, n_days in ((2, 28), (1, 31), (3, 31)):
@@ -60,7 +60,7 @@ def ensemble(folder: Path) -> Archive:
 
 
 def forecasts(folder: Path) -> Archive:
-    """Forecasts as cfgrib writes them: one file a start and step, both scalar coordinates."""
+    """Forecasts as cfgrib writes them: a file for each start and step, both scalar coordinates."""
     files, starts, steps = [], (0, 12, 24), (0, 6, 12, 18)
     for start in starts:
         for step in steps[::-1]:

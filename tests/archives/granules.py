@@ -17,7 +17,7 @@ __all__ = ["altimetry", "orbits", "scans", "sweeps", "volumes"]
 
 
 def altimetry(folder: Path) -> Archive:
-    """Beams of an altimeter: each of its own length, one missing once, with times."""
+    """Beams of an altimeter: each with its own length and times; one beam is missing once."""
     files = []
     beams = ("gt1l", "gt1r", "gt2l")
     taken = ((7, 5, 4), (4, 9, 5), (6, 6, 0))
@@ -57,7 +57,7 @@ def altimetry(folder: Path) -> Archive:
 
 
 def orbits(folder: Path) -> Archive:
-    """Orbits of a spectrometer: scan lines of each are counted anew, below a time of length 1."""
+    """Orbits of a spectrometer: each file counts scan lines from 0, below a time of length 1."""
     files = []
     for orbit, n_lines in enumerate((50, 53, 47, 60)):
         lines, pixels = np.arange(n_lines, dtype="i4"), np.arange(4, dtype="i4")
@@ -104,7 +104,7 @@ def orbits(folder: Path) -> Archive:
 
 
 def volumes(folder: Path) -> Archive:
-    """Volumes of a weather radar: sweeps in groups, of as many rays as each took."""
+    """Volumes of a weather radar: sweeps are groups, each with its own number of rays."""
     files = []
     for volume, sweeps in enumerate(((36, 35), (34, 36), (36, 36))):
         begin = np.array(f"2024-06-01T00:{5 * volume:02d}:00Z", object)
@@ -137,7 +137,7 @@ def volumes(folder: Path) -> Archive:
 
 
 def sweeps(folder: Path) -> Archive:
-    """Sweeps of weather radars as ODIM writes them: elevations in attributes of a group."""
+    """Sweeps of weather radars as ODIM writes them: elevations are attributes of a group."""
     files, data = [], {}
     elevations = (0.5, 1.4, 2.4)
     for volume, sweep in itertools.product((0, 1), (0, 1, 2)):
@@ -166,7 +166,7 @@ def sweeps(folder: Path) -> Archive:
 
 
 def scans(folder: Path) -> Archive:
-    """Volumes of weather radars as ODIM writes them: of as many rays as each sweep took."""
+    """Volumes of weather radars as ODIM writes them: each sweep has its own number of rays."""
     files, taken = [], ((36, 35, 36), (34, 35, 36), (36, 35, 33))
     for volume, sweeps in enumerate(taken):
         path = folder / f"T_PAZE63_C_LSMA_202406010{volume}0000.h5"

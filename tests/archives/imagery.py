@@ -23,7 +23,7 @@ N_PIXELS = 64
 
 
 def sentinel(folder: Path) -> Archive:
-    """Tiles as COGs: one file a tile, date and band; two UTM zones; not every tile each date."""
+    """Tiles as COGs: a file for each tile, date and band; two UTM zones; some are missing."""
     origins = {"32UQD": (32632, 0), "32URD": (32632, 1), "33UUU": (33, 0)}
     origins["33UUU"] = (32633, 0)
     dates, bands = ("20240305", "20240301", "20240310"), ("B02", "B03")
@@ -99,7 +99,7 @@ def products(folder: Path) -> Archive:
 
 
 def modis(folder: Path) -> Archive:
-    """Tiles of MODIS: HDF-EOS2 in HDF4, one file a tile and day; a tile is missing once."""
+    """Tiles of MODIS: HDF-EOS2 in HDF4, a file for each tile and day; one is missing."""
     days, columns = (1, 17, 33), (18, 19)
     names = ("NDVI", "pixel_reliability")
     files = []
@@ -132,7 +132,7 @@ def modis(folder: Path) -> Archive:
 
 
 def plate(folder: Path) -> Archive:
-    """Wells of a plate: two fields each, OME-TIFF of two channels; one field was not taken."""
+    """Wells of a plate: two fields each, OME-TIFF with two channels; one field is missing."""
     wells, fields = ("A1", "A2", "B1", "B2"), (0, 1)
     files = []
     for well in wells:
@@ -168,7 +168,7 @@ def plate(folder: Path) -> Archive:
 
 
 def wells(folder: Path) -> Archive:
-    """Wells of a screen: two sites each, whose names say well and site."""
+    """Wells of a screen: two sites each; the names hold well and site."""
     files = []
     for well in ("A01", "A02", "B01"):
         for site in (1, 2):
@@ -193,7 +193,7 @@ def wells(folder: Path) -> Archive:
 
 
 def channels(folder: Path) -> Archive:
-    """Wells of a screen, a file a channel: names say well, site and wavelength."""
+    """Wells of a screen, a file a channel: the names hold well, site and wavelength."""
     files, planes = [], {}
     for well, site, wave in itertools.product(("A01", "B02"), (1, 2), (1, 2)):
         planes[well, site, wave] = (field_of(f"{well}{site}{wave}", 32, 48) * 10).astype("u2")

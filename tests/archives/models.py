@@ -14,7 +14,7 @@ __all__ = ["cmip", "era5", "nemo", "roms", "wrf"]
 
 
 def era5(folder: Path) -> Archive:
-    """Reanalysis by months: 6-hourly, of unlike lengths, each month packed into its own int16."""
+    """Reanalysis by months: 6-hourly, of different lengths, each packed to int16 in its own way."""
     files = []
     first = 1051896  # hours from 1900-01-01 to 2020-01-01
     for month in (3, 1, 2):
@@ -51,7 +51,7 @@ def era5(folder: Path) -> Archive:
 
 
 def cmip(folder: Path) -> Archive:
-    """CMIP: one variable a file, two pieces of time; models have grids and calendars of theirs."""
+    """CMIP: a variable in each file, two periods; each model has its own grid and calendar."""
     grids = {"MPI-ESM": (6, 8, "proleptic_gregorian"), "CESM2": (5, 7, "noleap")}
     files = []
     for model, (n_lat, n_lon, cal) in grids.items():
@@ -95,7 +95,7 @@ def cmip(folder: Path) -> Archive:
 
 
 def wrf(folder: Path) -> Archive:
-    """WRF: one file a day, times as text, no coordinate along time, staggered grids."""
+    """WRF: a file for each day, times as text, no coordinate along time, staggered grids."""
     files = []
     for day in (2, 1, 3):
         n_steps = 4 if day < 3 else 3
@@ -192,7 +192,7 @@ def roms(folder: Path) -> Archive:
 
 
 def nemo(folder: Path) -> Archive:
-    """Ocean model output by months: the record dimension begins again in each file."""
+    """Ocean model output by months: the record dimension starts again in each file."""
     files = []
     for month in (3, 1, 2):
         days = 31.0 * (month - 1) + np.array([5.0, 20.0])

@@ -13,7 +13,7 @@ __all__ = ["drifters", "goes", "radar", "swaths"]
 
 
 def goes(folder: Path) -> Archive:
-    """Images of a geostationary satellite: scalar times, whose bounds lack them; packed axes."""
+    """Images of a geostationary satellite: scalar times, whose bounds have no time; packed axes."""
     files = []
     for minute in (10, 0, 5, 20):  # one scan is missing
         packed = np.arange(12, dtype="i2")
@@ -78,7 +78,7 @@ def goes(folder: Path) -> Archive:
 
 
 def swaths(folder: Path) -> Archive:
-    """Granules of a polar orbiter: groups, and a number of lines of each its own."""
+    """Granules of a polar orbiter: groups, each file with its own number of lines."""
     files = []
     for number, n_lines in ((2, 7), (1, 9), (3, 5)):
         start = 100 * number
@@ -119,7 +119,7 @@ def swaths(folder: Path) -> Archive:
 
 
 def radar(folder: Path) -> Archive:
-    """A weather radar: one file a sweep and volume; the sweeps reach differently far."""
+    """A weather radar: a file for each sweep and volume; sweeps have different ranges."""
     files = []
     angles = {0: (0.5, 20), 1: (1.5, 16)}
     for volume in (1, 0, 2):
@@ -163,7 +163,7 @@ def radar(folder: Path) -> Archive:
 
 
 def drifters(folder: Path) -> Archive:
-    """Buoys that drift: one file a buoy, each of its own length."""
+    """Buoys that drift: one file for each buoy, each with its own length."""
     files = []
     for buoy, n_obs in ((103, 11), (101, 7), (102, 16)):
         variables = {

@@ -183,3 +183,16 @@ def test_a_combine_error_says_how_many_problems_it_does_not_list() -> None:
     assert [f"[/{n}/a]" in line for n, line in enumerate(lines)] == [True] * 5
     assert last.startswith("  - 3 more: ")
     assert error.problems == tuple(problems)
+
+
+def test_a_combine_error_lists_problems_of_each_cause() -> None:
+    off = [Problem("off-grid", f"is off by {n} pixels", "x") for n in range(8)]
+    error = CombineError([*off, Problem("rotated", "is rotated", "x")])
+    assert "is off by 3 pixels" in str(error)
+    assert "is off by 4 pixels" not in str(error)
+    assert "is rotated" in str(error)
+
+
+def test_a_combine_error_leaves_names_without_a_folder_alone() -> None:
+    problems = [Problem("units-differ", f"K/day and K/hour ({n})", "x", ("a.nc",)) for n in (1, 2)]
+    assert str(CombineError(problems)).count("K/day and K/hour") == 2

@@ -47,7 +47,7 @@ from gridref.faces.cli.share import (
 
 app = typer.Typer(
     name="gridref",
-    help="Open archives of HDF5, NetCDF, GRIB, TIFF and other files as one cube, uncopied.",
+    help="Open archives of HDF5, NetCDF, GRIB, TIFF and other files as one cube, without a copy.",
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="markdown",
