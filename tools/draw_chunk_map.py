@@ -15,7 +15,8 @@ def draw() -> str:
     """The blocks and stored chunks of the sample data's temperatures."""
     groups = [gridref.scan(path) for path in sorted(SAMPLES.glob("*.nc"))]
     array = gridref.concat([group.arrays["tas"] for group in groups], "time")
-    return ChunkMap(array).to_svg() + "\n"
+    # Its lines are dark: it brings its paper for dark pages.
+    return ChunkMap(array).to_svg().replace("<svg ", '<svg style="background:#fff" ', 1) + "\n"
 
 
 if __name__ == "__main__":

@@ -27,10 +27,14 @@ READY = "document.getElementById('chunk-map').dataset.ready"
 LOW = """
     [...document.querySelectorAll("a:not(.skip), button, input, select, summary")]
         .map((each) => each.closest("label:has([type=checkbox])") ?? each)
-        .filter((each) => each.getClientRects().length && each.getBoundingClientRect().height < 44)
+        .filter((each) => each.getClientRects().length)
+        .filter((each) => {
+            const { width, height } = each.getBoundingClientRect();
+            return height < 44 || (each.matches("button") && width < 44);
+        })
         .map((each) => each.outerHTML)
 """
-"""What is touched and is not 44 pixels high."""
+"""What is touched and is not 44 pixels high, or buttons that are not as wide."""
 BRIGHT = """
     [...document.querySelectorAll("body *")].flatMap((each) => {
         const { width, height } = each.getBoundingClientRect();

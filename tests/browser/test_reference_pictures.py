@@ -307,4 +307,5 @@ def test_what_it_shows_is_where_it_has_to_be(shown: Any, kind: Kind) -> None:
     assert faults(picture.picture, expected, blur) == []
     for name, wrong in WRONG.items():
         assert faults(wrong(picture.picture), expected, blur), name
+    assert not visit.barriers()
     assert not visit.problems
