@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,10 +27,10 @@ from gridref.api.changes import (
 from gridref.api.each_chunk import told_as, with_checksums
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.places import At
-from gridref.api.readable import Sources, reader_for
+from gridref.api.readable import Keeper, Sources, reader_for
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
 from gridref.api.summary import change_lines, warn_of_left_out
-from gridref.catalog.commit import Base, Change, Wanted
+from gridref.catalog.commit import Base, Change
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.kept_report import CatalogReport, merged_drifts
 from gridref.errors import (
@@ -54,24 +54,6 @@ type Vanished = Literal["raise", "skip"]
 
 _CHECKED_AT_ONCE = 32
 """Sources that are looked at side by side."""
-
-
-class Keeper[C: CatalogGroup](Protocol):
-    """Commits changes; returns the catalog as it is then."""
-
-    @property
-    def storage_options(self) -> Mapping[str, Any] | None:
-        """Options of fsspec's filesystems."""
-        ...
-
-    @property
-    def sources(self) -> Sources:
-        """Reads labels, and what files share."""
-        ...
-
-    def commit(self, change: Callable[[Base], Wanted]) -> C:
-        """Commit what a change makes of the newest snapshot."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -361,33 +361,64 @@ class Own:
     period: float = 0.0
 
 
-class Original(Protocol):
-    """A file open in its original reader."""
+class Original:
+    """A file open in its original reader: an array is found, and the chunk is a part of it.
+
+    By itself a file says nothing of labels, and has no attributes of CF.
+    """
+
+    is_called: ClassVar[str] = "image"
+    """What an array of it is, in messages."""
+    file: Any
+
+    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
+        """Name and shape of the array that a chunk is of."""
+        raise NotImplementedError
+
+    def _values(self, name: str, own: Region) -> NDArray[Any]:
+        """A part of an array."""
+        raise NotImplementedError
+
+    def _found_alike(self, chunk: Chunk) -> tuple[str, Shape]:
+        """The same, refused unless it has the axes of the stored array, in their order.
+
+        Axes of length 1 come and go when files are stacked.
+        """
+        name, shape = self._found(chunk)
+        if without_unit_axes(shape) != without_unit_axes(chunk.stored_shape):
+            raise UnsupportedFeatureError(f"its {self.is_called} has shape {shape}")
+        return name, shape
 
     def read(self, chunk: Chunk) -> NDArray[Any]:
         """The elements of a stored chunk."""
-        ...
+        name, shape = self._found_alike(chunk)
+        values = self._values(name, _lined_up(chunk.region, chunk.stored_shape, shape))
+        return values.reshape([along.stop - along.start for along in chunk.region])
 
     def located(self, chunk: Chunk) -> Located:
         """Where the same elements are in the file."""
-        ...
+        name, shape = self._found_alike(chunk)
+        axes = _axes_lined_up(chunk.stored_shape, shape)
+        return Located(name, axes, (0,) * len(axes))
 
     def labels(self, beside: str, axis: int) -> Own | None:
         """What labels an axis of a dataset, as the file says itself."""
-        ...
+        return None
 
     def named(self, beside: str, name: str) -> Own | None:
         """The variable of a name in a dataset's group, or the next one above it."""
-        ...
+        return None
 
     def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
         """Attributes of a dataset, None where it has none of CF, and members of its enumeration."""
-        ...
+        return None, {}
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
 
 
-class _HDF5Original:
+class _HDF5Original(Original):
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
         with suppress(ImportError):
             import hdf5plugin  # noqa: F401 - importing it gives h5py more filters
@@ -401,7 +432,7 @@ class _HDF5Original:
     def read(self, chunk: Chunk) -> NDArray[Any]:
         try:
             path, own = self._located(chunk)
-            values = self.file.read(path, own)
+            values: NDArray[Any] = self.file.read(path, own)
         except (SourceFormatError, ValueError) as error:
             reason = error.reason if isinstance(error, GridrefError) else str(error)
             raise UnsupportedFeatureError(reason) from error
@@ -469,9 +500,6 @@ class _HDF5Original:
             axes.append(next((k for k in same if k not in axes), None))
         return Own(path, tuple(axes), variable.shape, variable.attrs, partial(self.file.read, path))
 
-    def close(self) -> None:
-        self.file.close()
-
 
 _NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 """What the HDF5 name of a dimension scale begins with that netCDF shows as no variable."""
@@ -496,58 +524,7 @@ def _lined_up(region: Region, stored_shape: Shape, shape: Shape) -> Region:
     return tuple(slice(0, 1) if extent == 1 else next(rest) for extent in shape)
 
 
-class _FileOfArrays:
-    """What originals have in common: an array is found, and the chunk is a part of it.
-
-    By itself a file says nothing of labels, and has no attributes of CF.
-    """
-
-    is_called: ClassVar[str] = "image"
-    """What an array of it is, in messages."""
-    file: Any
-
-    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
-        """Name and shape of the array that a chunk is of."""
-        raise NotImplementedError
-
-    def _values(self, name: str, own: Region) -> NDArray[Any]:
-        """A part of an array."""
-        raise NotImplementedError
-
-    def _found_alike(self, chunk: Chunk) -> tuple[str, Shape]:
-        """The same, refused unless it has the axes of the stored array, in their order.
-
-        Axes of length 1 come and go when files are stacked.
-        """
-        name, shape = self._found(chunk)
-        if without_unit_axes(shape) != without_unit_axes(chunk.stored_shape):
-            raise UnsupportedFeatureError(f"its {self.is_called} has shape {shape}")
-        return name, shape
-
-    def read(self, chunk: Chunk) -> NDArray[Any]:
-        name, shape = self._found_alike(chunk)
-        values = self._values(name, _lined_up(chunk.region, chunk.stored_shape, shape))
-        return values.reshape([along.stop - along.start for along in chunk.region])
-
-    def located(self, chunk: Chunk) -> Located:
-        name, shape = self._found_alike(chunk)
-        axes = _axes_lined_up(chunk.stored_shape, shape)
-        return Located(name, axes, (0,) * len(axes))
-
-    def labels(self, beside: str, axis: int) -> Own | None:
-        return None
-
-    def named(self, beside: str, name: str) -> Own | None:
-        return None
-
-    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
-        return None, {}
-
-    def close(self) -> None:
-        self.file.close()
-
-
-class _TIFFOriginal(_FileOfArrays):
+class _TIFFOriginal(Original):
     def __init__(self, file: Any) -> None:
         import tifffile
 
@@ -633,7 +610,7 @@ def _affine(page: Any) -> dict[str, tuple[float, float]] | None:
     return edges
 
 
-class _NetCDF3Original(_FileOfArrays):
+class _NetCDF3Original(Original):
     """A file in netCDF4, which uses a library that serves one thread at a time."""
 
     is_called = "variable"
@@ -697,7 +674,7 @@ class _NetCDF3Original(_FileOfArrays):
 _NETCDF_LOCK = new_rlock()
 
 
-class _HDF4Original(_FileOfArrays):
+class _HDF4Original(Original):
     """A file in pyhdf, which serves one thread at a time and needs a local file."""
 
     is_called = "data set"
@@ -787,7 +764,7 @@ def _dims_in_pyhdf(variable: Any) -> tuple[str, ...]:
 _HDF4_LOCK = new_rlock()
 
 
-class _GRIBOriginal(_FileOfArrays):
+class _GRIBOriginal(Original):
     """A file whose fields eccodes decodes, in a process of its own."""
 
     def __init__(self, file: Any) -> None:
@@ -863,7 +840,7 @@ _GRIB_UNITS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-class _FITSOriginal(_FileOfArrays):
+class _FITSOriginal(Original):
     """A file whose images astropy reads."""
 
     file: OriginalImages
@@ -879,7 +856,7 @@ class _FITSOriginal(_FileOfArrays):
         return self.file.read(int(name.removeprefix("HDU ")), own)
 
 
-class _JPEG2000Original(_FileOfArrays):
+class _JPEG2000Original(Original):
     """A file in rasterio."""
 
     file: RasterioFile
@@ -915,7 +892,7 @@ class _JPEG2000Original(_FileOfArrays):
         return Own(name, (axis,), centres.shape, {}, lambda own: centres[own], exact=False)
 
 
-class _VolumeOriginal(_FileOfArrays):
+class _VolumeOriginal(Original):
     """An array of a volume format, or a part of one that a file holds.
 
     Parameters

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from gridref.api.readable import reader_for
+from gridref.api.readable import Keeper, reader_for
 from gridref.api.rewriting.coarsening import METHODS, Coarsening
 from gridref.api.rewriting.levels import LevelsPlan, plan_levels, write_levels, written_levels
 from gridref.api.rewriting.plan import CODECS, Resources, requests_for
 from gridref.api.rewriting.writer import sink_at
 from gridref.api.sheets import (
     Draft,
-    Keeper,
     WrittenSheet,
     array_to_write,
     sheet_folder,

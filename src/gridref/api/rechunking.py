@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gridref.api.overlays import entries_of
-from gridref.api.readable import reader_for
+from gridref.api.readable import Keeper, reader_for
 from gridref.api.rewriting.plan import (
     CODECS,
     Resources,
@@ -40,7 +40,6 @@ from gridref.api.rewriting.writer import (
 )
 from gridref.api.sheets import (
     Draft,
-    Keeper,
     WrittenSheet,
     array_to_write,
     sheet_folder,

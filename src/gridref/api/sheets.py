@@ -14,10 +14,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
+from gridref.api.readable import Keeper
 from gridref.api.rewriting.writer import WrittenObject, checksums_of, sink_at
-from gridref.catalog.commit import Access, Base, Step, Wanted
+from gridref.catalog.commit import Base, Step
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.overlay_entries import INSIDE, MOST_COVERS, Covering
@@ -32,23 +33,6 @@ from gridref.options import check_names
 
 MOST_SHEETS = 8
 """With more sheets, an update writes the smallest ones anew as one."""
-
-
-class Keeper[C: CatalogGroup](Protocol):
-    """Commits changes; returns the catalog as it is then."""
-
-    @property
-    def storage_options(self) -> Mapping[str, Any] | None:
-        """Options of fsspec's filesystems."""
-        ...
-
-    def access(self) -> Access:
-        """How the catalog is reached."""
-        ...
-
-    def commit(self, change: Callable[[Base], Wanted]) -> C:
-        """Commit what a change makes of the newest snapshot."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
