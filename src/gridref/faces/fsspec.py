@@ -18,7 +18,7 @@ from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import check_names, options_of
 from gridref.serve.object_reader import ObjectReader
-from gridref.serve.objects import ObjectSpace
+from gridref.serve.objects import KeySpace
 from gridref.serve.segments import VirtualObject
 from gridref.serve.views import ViewOptions
 
@@ -111,7 +111,7 @@ class GridrefFileSystem(AbstractFileSystem):
     root_marker = ""
     cachable = False
     """Not one instance for each address: the catalog there may have been built anew."""
-    space: ObjectSpace
+    space: KeySpace
     reader: ObjectReader
 
     def __init__(

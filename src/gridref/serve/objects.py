@@ -1,9 +1,8 @@
 """Virtual objects: find the object for a key.
 
-`ObjectSpace` is the interface that the faces use (the Zarr store, the fsspec filesystem, HTTP and
-exports of references); selections of the direct view go to `reader` instead. `KeySpace` is its one
-implementation here, and the type checker compares both. A `KeySpace` turns the keys of a Zarr v3
-hierarchy into virtual objects. `object_reader` reads their bytes.
+`KeySpace` turns the keys of a Zarr v3 hierarchy into virtual objects. The faces use it: the Zarr
+store, the fsspec filesystem, HTTP and exports of references. `object_reader` reads the bytes of
+objects; selections of the direct view go to `reader` instead.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -43,41 +42,6 @@ from gridref.serve.segments import (
 )
 from gridref.serve.views import ArrayView, ViewOptions, show, why_not_zarr
 from gridref.typing import Int64Array
-
-# The interface for doors: store, filesystem, references and HTTP
-
-
-class ObjectSpace(Protocol):
-    """Keys, and the virtual objects that answer for them."""
-
-    def resolve(self, key: str) -> VirtualObject | None:
-        """The object for a key; None if there is none."""
-        ...
-
-    def peek(self, key: str) -> VirtualObject | None:
-        """The same, if it is at hand without any work; else None."""
-        ...
-
-    def list_dir(self, prefix: str) -> list[str]:
-        """Names right below a path."""
-        ...
-
-    def is_dir(self, prefix: str) -> bool:
-        """Whether there are keys below a path."""
-        ...
-
-    def keys(self, prefix: str = "") -> Iterable[str]:
-        """All keys that begin with `prefix`."""
-        ...
-
-
-class ArraySpace(ObjectSpace, Protocol):
-    """An object space that knows the arrays of its keys."""
-
-    def views(self) -> Mapping[str, ArrayView]:
-        """How each array is shown, by path."""
-        ...
-
 
 # The virtual object of a shard: its payloads and its emulated index
 

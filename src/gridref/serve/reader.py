@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,7 +41,7 @@ from gridref.errors import (
     SourceUnavailableError,
 )
 from gridref.forks import tell_in_children
-from gridref.io import MAX_REQUESTS, is_absent, is_local
+from gridref.io import MAX_REQUESTS, SourcePool, is_absent, is_local
 from gridref.io.context import current_context, working
 from gridref.io.prefetch import AtHand
 from gridref.model.array import Overlay, VirtualArray
@@ -193,28 +193,6 @@ TASKS_PER_THREAD = 3
 _N_CORES = os.cpu_count() or 1
 
 
-class RangeReader(Protocol):
-    """What the reader needs of the I/O layer."""
-
-    def read_ranges(
-        self, source: Source, offsets: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> Sequence[Buffer]:
-        """The bytes of every range, in order; raises a `ReadError` where any cannot be had."""
-        ...
-
-    def read_into(self, source: Source, offset: int, buffer: memoryview) -> bool:
-        """Fill a buffer, if that spares a copy; else False."""
-        ...
-
-    def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
-        """The bytes of one range if nothing has to be waited for; else None."""
-        ...
-
-    def check_all(self, sources: Iterable[Source]) -> None:
-        """Raise a `ReadError` if any source is not the one that was scanned; nothing is read."""
-        ...
-
-
 class Reader:
     """Reads selections of arrays into memory.
 
@@ -230,7 +208,7 @@ class Reader:
 
     def __init__(
         self,
-        ranges: RangeReader,
+        ranges: SourcePool,
         *,
         n_threads: int | None = None,
         cache_bytes: int = 0,

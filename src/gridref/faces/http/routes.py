@@ -34,7 +34,7 @@ from gridref.faces.web.frame import ASSETS, VIEWER, Links, asset, asset_version,
 from gridref.faces.web.front_page import front_page
 from gridref.faces.web.search import Found, Search, find
 from gridref.model.array import VirtualArray
-from gridref.serve.objects import ArraySpace
+from gridref.serve.objects import KeySpace
 from gridref.serve.views import ArrayView
 
 # Lists of catalogs, of arrays, and of folders
@@ -61,7 +61,7 @@ def catalog_document(catalog: ServedCatalog) -> dict[str, Any]:
     return {view: _arrays(space) for view, space in catalog.spaces.items()}
 
 
-def _arrays(space: ArraySpace) -> dict[str, Any]:
+def _arrays(space: KeySpace) -> dict[str, Any]:
     shown = {}
     for path, view in space.views().items():
         shown[path] = {

@@ -40,7 +40,7 @@ from gridref.faces.fsspec import GridrefFileSystem
 from gridref.faces.zarr.store import GridrefStore
 from gridref.model.zarr_metadata import packed_dtype
 from gridref.serve.grids import DIRECT_CODEC
-from gridref.serve.objects import KeySpace, ObjectSpace
+from gridref.serve.objects import KeySpace
 from gridref.serve.reader import Reader
 from gridref.serve.views import ArrayView
 
@@ -310,7 +310,8 @@ def _space_of(store: Any) -> tuple[KeySpace, Reader, str] | None:
     return _narrowed(store.space, store.reader.reader, "")
 
 
-def _narrowed(space: ObjectSpace, reader: Reader, path: str) -> tuple[KeySpace, Reader, str] | None:
+def _narrowed(space: Any, reader: Reader, path: str) -> tuple[KeySpace, Reader, str] | None:
+    """All three; None of a space that wraps another one, whose bytes may be others."""
     return (space, reader, path) if isinstance(space, KeySpace) else None
 
 

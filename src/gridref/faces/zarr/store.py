@@ -27,7 +27,7 @@ from gridref.model.array import VirtualGroup
 from gridref.options import verb
 from gridref.secrets import shown_address
 from gridref.serve.object_reader import ObjectReader
-from gridref.serve.objects import ObjectSpace
+from gridref.serve.objects import KeySpace
 from gridref.serve.segments import VirtualObject
 from gridref.serve.views import View, ViewOptions
 
@@ -104,7 +104,7 @@ class GridrefStore(Store):
 
     def __init__(
         self,
-        space: ObjectSpace,
+        space: KeySpace,
         reader: ObjectReader,
         *,
         name: str = "",
