@@ -296,6 +296,7 @@ def test_pages(cube):
     assert httpx.get(cube).json()["catalogs"]["cube"]["native"] == "/cube/native"
     assert "<a href=" in httpx.get(cube, headers={"Accept": "text/html"}).text
     assert httpx.get(f"{cube}/cube").json()["native"]["a"]["view"] == "native"
+    httpx.get(f"{cube}/cube/native/a/c/0/0", headers={"Range": "bytes=0-0"})
     metrics = httpx.get(f"{cube}/metrics").text
     assert 'gridref_http_requests_total{route="native",method="GET",status="206"}' in metrics
     assert httpx.get(f"{cube}/nowhere").status_code == 404
