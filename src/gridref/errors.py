@@ -45,7 +45,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, ClassVar, Self
 
 from gridref.secrets import cut_short, shown_address, without_secrets
@@ -555,9 +555,10 @@ def _in_short(problems: Sequence[Problem]) -> list[Message]:
         named = problem.sources and str(problem.message).count(problem.sources[0])
         sources = () if named else problem.sources
         lines.append(replace(problem, variable=which or None, sources=sources).whole)
-    folders = {source.rpartition("/")[0] for problem in problems for source in problem.sources}
-    folder = f"{min(folders)}/" if len(folders) == 1 and "" not in folders else ""
-    if sum(line.count(folder) for line in lines if folder) > 1:
+    folders = [source.split("/")[:-1] for problem in problems for source in problem.sources]
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
+    folder = "".join(f"{level[0]}/" for level in levels)
+    if folder.strip("/") and not folder.endswith("://") and "".join(lines).count(folder) > 1:
         lines = [line.without(folder) for line in lines]
         lines.append(Message(f"all files are in {folder}"))
     if len(variables) > _MOST_PROBLEMS:

@@ -131,7 +131,7 @@ def test_as_csv(cube: str, whole: Any) -> None:
     [
         ("p?along=y", 400, "along one of t, x"),
         ("p?format=xlsx", 400, "format is one of ndjson, csv"),
-        ("p?at=9,0", 400, "t has 3 elements, so that there is no 9"),
+        ("p?at=9,0", 400, "t has 3 elements, so there is no 9"),
         ("one", 400, "is a single value, and no series"),
         ("text", 400, "a series is of numbers"),
         ("wide?along=y", 413, "a series has at most 10000000 elements"),

@@ -235,7 +235,7 @@ def test_prefixes_that_no_source_has(folder: Path) -> None:
         gridref.open_catalog(catalog, prefixes={"/nowhere": "/x"})
     with pytest.raises(InvalidRequestError, match="empty"):
         gridref.open_catalog(catalog, prefixes={"": "/x"})
-    with pytest.raises(InvalidRequestError, match=r"no source lies in '.*/sub'; there is"):
+    with pytest.raises(InvalidRequestError, match=r"no source is in '.*/sub'; there is"):
         gridref.open_catalog(catalog).relocate({f"{folder}/sub": "/x"})
 
 

@@ -176,7 +176,7 @@ def test_files_that_fail_are_left_out_if_asked(files: list[Path], tmp_path: Path
 def test_wrong_arguments_are_refused(files: list[Path]) -> None:
     with pytest.raises(InvalidRequestError, match="combine='nested'"):
         gridref.open_mfdataset(files, concat_dim="time")
-    with pytest.raises(InvalidRequestError, match="attrs_file is none of the files"):
+    with pytest.raises(InvalidRequestError, match="attrs_file is not one of the files"):
         gridref.open_mfdataset(files[:2], attrs_file=files[2])
     with pytest.raises(InvalidRequestError, match="compatt"):
         gridref.open_mfdataset(files, compatt="equals")

@@ -119,7 +119,7 @@ def test_folders_of_tiles_that_overlap_are_refused(tmp_path: Path) -> None:
         write_product(tmp_path, tile=tile, bands=few, corner=(x, 5e6), metres=2400)
         for tile, x in {"31UFS": 600_000, "31UGS": 602_160}.items()
     ]
-    with pytest.raises(CombineError, match="10m/x: its labels differ"):
+    with pytest.raises(CombineError, match=r"10m/x.*: its labels differ"):
         gridref.build(products, tmp_path / "a.gridref")
     with pytest.raises(CombineError, match=r"its groups have \(10m, 20m\): give the files"):
         gridref.build(products, tmp_path / "a.gridref", layout=gridref.Mosaic())

@@ -236,7 +236,7 @@ def fragment_address(aggregation: str, uri: str) -> str:
     if uri.startswith("file:"):
         parts = urllib.parse.urlsplit(uri)
         if parts.netloc not in ("", "localhost"):
-            raise UnsupportedFeatureError(f"the fragment {uri} lies on another machine")
+            raise UnsupportedFeatureError(f"the fragment {uri} is on another machine")
         return _unquoted(absolute_url(f"file://{parts.path}"))
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
         return uri
@@ -292,7 +292,7 @@ class _Aggregation:
         if any(name in attrs for name in _SCALED) and any(
             name in fragment.array.attrs for name in _SCALED for fragment in fragments
         ):
-            raise UnsupportedFeatureError("the variable is packed, and its fragments are, too")
+            raise UnsupportedFeatureError("both the variable and its fragments are packed")
         done = combine_fragments(
             self.path, attrs, shape, fragments, read=file.read, options=_OPTIONS
         )

@@ -1388,7 +1388,7 @@ def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[st
     pairs = zip(sources, after.source_list, strict=True)
     if not any(old.url != new.url for old, new in pairs):
         raise InvalidRequestError(
-            f"no source lies in {' or '.join(map(repr, map(shown_address, prefixes)))};"
+            f"no source is in {' or '.join(map(repr, map(shown_address, prefixes)))};"
             f" there is {shown_address(sources[0].url)!r}"
             if sources
             else "the catalog has no sources"

@@ -397,7 +397,7 @@ def _check_complete(
     i = int(np.flatnonzero(short)[0])
     came = max(0, int(ends[plan.read_of[i]] - offset[i]))
     raise ShortReadError(
-        f"{came} of {int(length[i])} bytes came: the file is shorter than its references say."
+        f"{came} of {int(length[i])} bytes arrived: the file is shorter than its references say."
         f" {SCAN_AGAIN}",
         _place(source, offset, length, i),
     )

@@ -264,7 +264,7 @@ class ScanFile(SeekableFile):
         for part, start, stop in zip(parts, starts, stops, strict=True):
             if len(part) != stop - start:
                 raise ShortReadError(
-                    f"{len(part)} of {stop - start} bytes came: the file has become shorter",
+                    f"{len(part)} of {stop - start} bytes arrived: the file has become shorter",
                     Place(source=self.name, start=start, stop=stop),
                 )
         return parts

@@ -96,7 +96,7 @@ def test_a_changed_file_is_an_error(url: str) -> None:
     with pytest.raises(SourceChangedError, match=r"size was 50000 bytes, now 40000.*Scan it again"):
         SourcePool().read(source, 0, 10)
     assert bytes(SourcePool(identity="skip").read(source, 0, 10)) == DATA[:10]
-    with pytest.raises(ShortReadError, match="0 of 10 bytes came"):
+    with pytest.raises(ShortReadError, match="0 of 10 bytes arrived"):
         SourcePool(identity="skip").read(source, 45_000, 10)
 
 

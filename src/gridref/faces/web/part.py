@@ -238,7 +238,7 @@ def _along(text: str, dim: str, length: int) -> Along:
     first, *others = (int(each) if each else None for each in parts)
     if not others:
         if first is None or first >= length:
-            raise InvalidRequestError(f"{dim} has {length} elements, so that there is no {first}")
+            raise InvalidRequestError(f"{dim} has {length} elements, so there is no {first}")
         return first
     last, step = (*others, None)[:2]
     if step == 0:

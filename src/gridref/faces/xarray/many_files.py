@@ -160,7 +160,9 @@ def open_mfdataset(
     if attrs_file is not None:
         (address,) = expand_files([attrs_file], storage_options)
         if address not in held:
-            raise InvalidRequestError(f"attrs_file is none of the files: {shown_address(address)}")
+            raise InvalidRequestError(
+                f"attrs_file is not one of the files: {shown_address(address)}"
+            )
         whole = whole.with_changes(attrs=held[address])
     dataset = opening.dataset(whole, chunked=True)
     dataset.encoding["drift"] = done.report

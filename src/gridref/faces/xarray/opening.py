@@ -261,7 +261,9 @@ def open_virtual_datatree(
     alone = concat_dim is None and isinstance(files, str | os.PathLike)
     urls = [os.fspath(files)] if alone else expand_files(files, storage_options)  # type: ignore[arg-type]
     if concat_dim is None and len(urls) > 1:
-        raise InvalidRequestError(f"{len(urls)} files need a dimension to lie along: concat_dim")
+        raise InvalidRequestError(
+            f"{len(urls)} files need a dimension to combine along: give concat_dim"
+        )
 
     def prepared() -> Iterator[VirtualGroup]:
         for _, root in scan_each(urls, scanning):

@@ -197,8 +197,8 @@ class _Collected:
         """The bytes of a native chunk."""
         if n_kept > self.options.max_inline_bytes:
             raise UnsupportedFeatureError(
-                "its native chunks are too large to be kept, and where the repository lies is not"
-                " known: name its address",
+                "its native chunks are too large to be kept, and the address of the repository is "
+                "unknown: give it",
                 Place(variable=f"/{path}"),
             )
         data = await self.get(key)

@@ -430,7 +430,7 @@ class _Writer:
         refuse(
             f"an append along {dim}",
             reasons,
-            Message("write the whole anew with ", Option("replace", True)),
+            Message("write everything again with ", Option("replace", True)),
         )
         for act in actions:
             act()
