@@ -71,6 +71,7 @@ JOBS = (
     Job("append", "thousand", is_long=True),
     Job("billion_chunks", is_long=True),
     Job("serve", is_long=True),
+    Job("map_tiles", is_long=True),
 )
 
 type Kept = dict[str, dict[str, Any]]

@@ -62,8 +62,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(port: int) -> None:
-    give_up = time.monotonic() + 30
+def wait_for(port: int, seconds: float = 30) -> None:
+    give_up = time.monotonic() + seconds
     while time.monotonic() < give_up:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
@@ -72,10 +72,10 @@ def wait_for(port: int) -> None:
 
 
 @contextlib.contextmanager
-def process(command: list[str], port: int) -> Iterator[str]:
+def process(command: list[str], port: int, seconds: float = 30) -> Iterator[str]:
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for(port)
+        wait_for(port, seconds)
         yield f"http://127.0.0.1:{port}"
     finally:
         running.terminate()
