@@ -55,7 +55,7 @@ from gridref.catalog.folder import (
     write_errors_told,
 )
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.growth import BEFORE, NEW, GrownArray, written
+from gridref.catalog.growth import BEFORE, NEW, GrownArray, placed, written
 from gridref.catalog.kept_report import merged_drifts
 from gridref.catalog.opening import ParquetBlocks, group_of
 from gridref.catalog.overlays import carried
@@ -703,9 +703,14 @@ def _following(
     old = before.root.all_arrays()
     shared = Interned()
     entries: dict[str, ArrayEntry] = {}
+
+    @cache  # many arrays are alike, and layouts grow with commits
+    def layout_of(laid: Layout | None, number: int | None) -> Layout:
+        held = () if number is None else before.shared.layouts[number]
+        return placed(laid, held, len(parts))
+
     for path, grown in change.arrays.items():
-        old_layout = before.shared.layouts[old[path].layout] if path in old else ()
-        layout = grown.layout(old_layout, len(parts))
+        layout = layout_of(grown.laid, old[path].layout if path in old else None)
         counts, content = _counted(
             grown, before, old.get(path), part.rows.get(path) if part else None
         )

@@ -174,14 +174,15 @@ class GrownArray:
     new: VirtualArray | None
     is_altered: bool = False
 
-    def layout(self, old: Layout, part: int) -> Layout:
-        """The places of its blocks: those of the catalog as in `old`, new ones in another part."""
-        if self.laid is None:
-            return old
-        segments: list[Segment] = []
-        for segment in self.laid:
-            segments += [replace(segment, part=part)] if segment.part else segment.through(old)
-        return tuple(segments)
+
+def placed(laid: Layout | None, old: Layout, part: int) -> Layout:
+    """Where the blocks of a `GrownArray` are: the catalog's as in `old`, new ones in a part."""
+    if laid is None:
+        return old
+    segments: list[Segment] = []
+    for segment in laid:
+        segments += [replace(segment, part=part)] if segment.part else segment.through(old)
+    return tuple(segments)
 
 
 def kept(array: VirtualArray) -> GrownArray:
