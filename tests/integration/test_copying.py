@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,13 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError, ReadError
+from gridref.errors import (
+    ChecksumError,
+    GridrefError,
+    InvalidRequestError,
+    NotRepresentableError,
+    ReadError,
+)
 from gridref.model.array import VirtualArray, VirtualGroup
 from tests.command import run_command
 from tests.integration.growing import month
@@ -481,6 +488,33 @@ def test_intermediate_files_for_a_remote_target_lie_in_a_folder_of_this_user(cub
             gridref.copy(cube, "memory://passes/again.zarr")
     finally:
         memory.rm("/passes", recursive=True)
+
+
+def test_intermediate_files_that_a_failing_machine_left_damaged_are_written_anew(
+    cube, tmp_path, two_passes, monkeypatch
+):
+    linked = os.link
+
+    def stopped(draft, path):
+        if "copy.zarr/tas/" in path:
+            raise RuntimeError("stopped")
+        linked(draft, path)
+
+    copied = partial(
+        gridref.copy, cube, tmp_path / "copy.zarr", chunks={"time": -1}, spill=tmp_path / "spill"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", stopped)
+        with pytest.raises(RuntimeError, match="stopped"):
+            copied()
+    damaged = max(tmp_path.glob("spill/**/c.*"), key=lambda path: path.stat().st_size)
+    content = bytearray(damaged.read_bytes())
+    content[0] ^= 1
+    damaged.write_bytes(content)
+    with pytest.raises(ChecksumError, match="spill"):
+        copied()
+    copied()
+    same(cube, tmp_path / "copy.zarr")
 
 
 def test_overlays_are_written_through_intermediate_files(cube, tmp_path, two_passes):

@@ -27,7 +27,7 @@ from gridref.api.rewriting.writer import own_folder
 from gridref.errors import InvalidRequestError, Place
 from gridref.formats.icechunk.access import repository_storage
 from gridref.formats.icechunk.session import repository_errors
-from gridref.io import is_local
+from gridref.io import Buffer, is_local
 
 _MAIN = "main"
 _PREFIX = "gridref-copy-"
@@ -75,8 +75,8 @@ class SessionSink:
         with repository_errors(self._url):
             self.session.merge(*(each.session for each in others if each is not self))
 
-    def put(self, name: str, parts: Iterable[bytes]) -> bool:
-        content = default_buffer_prototype().buffer.from_bytes(b"".join(parts))
+    def put(self, name: str, parts: Iterable[Buffer]) -> bool:
+        content = default_buffer_prototype().buffer.from_bytes(b"".join(map(bytes, parts)))
         with self._writing():
             if self.tail(name, 0) is not None:
                 return False

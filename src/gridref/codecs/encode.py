@@ -198,6 +198,4 @@ def _shuffled(data: bytes | memoryview, element_bytes: int) -> bytes:
         raise InvalidRequestError(
             f"codec numcodecs.shuffle: {len(data)} bytes are no whole elements of {element_bytes}"
         )
-    if element_bytes in (2, 4, 8):
-        return bytes(imagecodecs.byteshuffle_encode(np.frombuffer(data, f"u{element_bytes}")))
     return np.frombuffer(data, np.uint8).reshape(-1, element_bytes).T.tobytes()

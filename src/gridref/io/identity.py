@@ -264,7 +264,7 @@ def crc32c_of(data: Buffer) -> int:
     """CRC-32C of some bytes."""
     import google_crc32c
 
-    return int(google_crc32c.value(bytes(data)))
+    return int(google_crc32c.value(np.frombuffer(data, np.uint8)))
 
 
 def read_checked(

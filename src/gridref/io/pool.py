@@ -27,6 +27,7 @@ from gridref.io.identity import (
     ReadRanges,
     check_content,
     check_identity,
+    crc32c_of,
     read_checked,
     same_version,
 )
@@ -40,7 +41,7 @@ from gridref.io.local import (
 )
 from gridref.io.remote import RemoteFiles
 from gridref.io.requests import MAX_REQUESTS
-from gridref.model.manifest import Source
+from gridref.model.manifest import ChunkChecksums, Source
 
 _ATTEMPTS = 3
 """Attempts to read a local file without a change of it meanwhile."""
@@ -156,15 +157,15 @@ class SourcePool:
         """
         offset = np.asarray(offsets, np.int64).reshape(-1)
         length = np.asarray(lengths, np.int64).reshape(-1)
-        checksums = source.chunk_checksums if self._checks_identity else None
-        known = None if checksums is None else checksums.load()
+        known = self._checksums(source)
         if known is None:
             return self._read_ranges(source, offset, length)
         return read_checked(source, known, offset, length, self._read_ranges)
 
-    def _compares_chunks(self, source: Source) -> bool:
-        """Whether chunks are compared with checksums, and therefore read whole."""
-        return self._checks_identity and source.chunk_checksums is not None
+    def _checksums(self, source: Source) -> ChunkChecksums | None:
+        """What chunks are compared with, and therefore read whole."""
+        checksums = source.chunk_checksums if self._checks_identity else None
+        return None if checksums is None else checksums.load()
 
     def _read_ranges(
         self, source: Source, offset: NDArray[np.int64], length: NDArray[np.int64]
@@ -209,11 +210,15 @@ class SourcePool:
         False, with anything in the buffer, for sources that are not local or have any fault:
         `read_ranges` then reports the fault.
         """
-        if self._compares_chunks(source):
-            return False
         if not _HAS_PREADV or not self._is_plain(source, offset, len(buffer)):
             return False
+        known = self._checksums(source)
+        checksum = None if known is None else known.of_chunk(offset, len(buffer))
+        if known is not None and checksum is None:
+            return False
         if not self._read_steady(source, lambda file: read_into(file, offset, buffer)):
+            return False
+        if checksum is not None and crc32c_of(buffer) != checksum:
             return False
         self._counted(buffer)
         return True
@@ -223,7 +228,7 @@ class SourcePool:
 
         None also for sources with any fault: `read_ranges` then reports it.
         """
-        if self._compares_chunks(source):
+        if self._checks_identity and source.chunk_checksums is not None:
             return None
         file = self._local.opened(source.url, source.policy)
         if file is None or not self._is_plain(source, offset, length):

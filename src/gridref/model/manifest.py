@@ -91,6 +91,11 @@ class ChunkChecksums:
             open_ones = open_ones[row[open_ones] < stop[open_ones]]
         return found
 
+    def of_chunk(self, offset: int, length: int) -> int | None:
+        """The checksum of the chunk with exactly this range; None if there is none."""
+        (row,) = self.rows_of(np.array([offset]), np.array([length])).tolist()
+        return int(self.crc32c[row]) if row >= 0 else None
+
     def rows_below(self, start: int, stop: int) -> Int64Array:
         """Numbers of the chunks that hold ``start:stop``; empty if any byte is in none of them."""
         reached = self._reached

@@ -7,8 +7,8 @@ fewest decodes of all that fit the memory.
 
 If these are still many, two passes are better, for example from maps to series. The first one reads
 whole stored chunks, as many as fit the memory, and writes them to intermediate files, cut into
-pieces. The second one puts the pieces together. Both are rewrites: what the first one writes is the
-array that the second one reads.
+pieces, which are not compressed: that would take longer than a disk. The second one puts the pieces
+together. Both are rewrites: what the first one writes is the array that the second one reads.
 """
 
 from __future__ import annotations
@@ -470,7 +470,7 @@ _SHARES = (0.7, 0.5, 0.3, 0.15)
 _MOST_AGAIN = 2
 """How often pieces are decoded at most: smaller boxes may fit together better."""
 _MOST_PIECE_BYTES = 2 * 2**20
-"""Larger pieces are cut: what is encoded at a time should stay in the cache of a processor."""
+"""Larger pieces are cut: what is copied at a time should stay in the cache of a processor."""
 _PIECE_BYTES = 16 * 2**10
 _MANY_PIECES = 100_000
 """More pieces than these must not be smaller: each has fixed costs."""
@@ -496,7 +496,7 @@ def _in_two_passes(view: ArrayView, resources: Resources) -> RewritePlan | None:
             return None
         piece = _cut(piece, max(1, _MOST_PIECE_BYTES // dtype.itemsize))
         chunks = ChunkGrid.regular(array.shape, piece)
-        between = view_to_write(array, chunks, read_box, "blosc-lz4", key_separator=".")
+        between = view_to_write(array, chunks, read_box, "none", key_separator=".")
         unwritten = VirtualArray.of_one_block(
             array.shape,
             dtype,

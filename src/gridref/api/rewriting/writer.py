@@ -37,8 +37,16 @@ from gridref.api.workers import Pool, Task, told
 from gridref.catalog.folder import write_errors_told
 from gridref.codecs import encode_chunk
 from gridref.codecs.encode import encode_bytes_codecs
-from gridref.errors import InvalidRequestError, Message, Option, Place, SourceUnavailableError
+from gridref.errors import (
+    ChecksumError,
+    InvalidRequestError,
+    Message,
+    Option,
+    Place,
+    SourceUnavailableError,
+)
 from gridref.io import (
+    Buffer,
     RetryPolicy,
     absolute_url,
     crc32c_of,
@@ -64,8 +72,11 @@ from gridref.typing import Int64Array
 class Sink(Protocol):
     """A place for objects. Safe for threads."""
 
-    def put(self, name: str, parts: Iterable[bytes]) -> bool:
-        """Write an object whole or not at all; False if there is one of that name, which stays."""
+    def put(self, name: str, parts: Iterable[Buffer]) -> bool:
+        """Write an object whole or not at all; False if there is one of that name, which stays.
+
+        The memory of a part may be used again once the next one is asked for.
+        """
         ...
 
     def tail(self, name: str, n_bytes: int) -> tuple[int, bytes] | None:
@@ -86,15 +97,20 @@ DRAFTS = ".gridref-writing"
 
 
 class LocalSink:
-    """A local folder, which is made with the first object."""
+    """A local folder, which is made with the first object.
+
+    Objects that are to be `lasting` are on the disk before they have their name, so that the
+    machine may fail at any moment.
+    """
 
     is_streamed = True
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, lasting: bool = True) -> None:
         self._folder = folder
+        self._lasting = lasting
         self._drafts = os.path.join(folder, DRAFTS)
 
-    def put(self, name: str, parts: Iterable[bytes]) -> bool:
+    def put(self, name: str, parts: Iterable[Buffer]) -> bool:
         path, draft = self._path(name), os.path.join(self._drafts, uuid.uuid4().hex)
         with write_errors_told("the object", path):
             os.makedirs(self._drafts, exist_ok=True)
@@ -102,8 +118,9 @@ class LocalSink:
             try:
                 with open(draft, "xb") as file:
                     file.writelines(parts)
-                    file.flush()
-                    os.fsync(file.fileno())
+                    if self._lasting:
+                        file.flush()
+                        os.fsync(file.fileno())
                 return _moved(draft, path)
             finally:
                 with suppress(FileNotFoundError):
@@ -164,10 +181,10 @@ class RemoteSink:
         self._path = path.rstrip("/")
         self._retry = RetryPolicy()
 
-    def put(self, name: str, parts: Iterable[bytes]) -> bool:
+    def put(self, name: str, parts: Iterable[Buffer]) -> bool:
         if self.tail(name, 0) is not None:
             return False
-        content, key = b"".join(parts), self._key(name)
+        content, key = b"".join(map(bytes, parts)), self._key(name)
         self._call(lambda: self._filesystem.pipe_file(key, content))
         return True
 
@@ -218,8 +235,8 @@ class MemorySink:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
 
-    def put(self, name: str, parts: Iterable[bytes]) -> bool:
-        return self.objects.setdefault(name, content := b"".join(parts)) is content
+    def put(self, name: str, parts: Iterable[Buffer]) -> bool:
+        return self.objects.setdefault(name, content := b"".join(map(bytes, parts))) is content
 
     def tail(self, name: str, n_bytes: int) -> tuple[int, bytes] | None:
         content = self.objects.get(name)
@@ -452,7 +469,7 @@ def _through_files(
     work: _Work,
 ) -> Rewritten:
     """Write intermediate files first, and what a plan says from them."""
-    files = LocalSink(spill)
+    files = LocalSink(spill, lasting=False)
     n_decoded, seconds = 0, 0.0
     objects: tuple[WrittenObject, ...] = ()
 
@@ -466,12 +483,20 @@ def _through_files(
         _check_room(spill, plan)
         done = work(first, reader, files, "", path, told)
         n_decoded, seconds, objects = done.n_decoded, done.seconds, done.objects
-    between = written_array(
-        first.view, objects, lambda each: describe_source(os.path.join(spill, each.name))
-    )
+
+    def source_of(each: WrittenObject) -> Source:
+        source = describe_source(os.path.join(spill, each.name))
+        return replace(source, chunk_checksums=checksums_of(each))
+
+    between = written_array(first.view, objects, source_of)
     second = replace(plan, view=replace(plan.view, array=between), first=None)
     told_behind = partial(told, before=first.n_units)
-    done = work(second, reader, sink, prefix, path, told_behind)
+    try:
+        done = work(second, reader, sink, prefix, path, told_behind)
+    except ChecksumError:  # the machine failed before a file was on the disk: it is written anew
+        for each in objects:
+            files.remove(each.name)
+        raise
     files.put(_ALL_WRITTEN, [b""])
     for each in objects:
         files.remove(each.name)
@@ -505,7 +530,7 @@ _ALL_WRITTEN = "all-written"
 
 
 def _check_room(spill: str, plan: RewritePlan) -> None:
-    """Refuse to begin where there is no room for intermediate files: about half of the elements.
+    """Refuse to begin where there is no room for intermediate files: all elements.
 
     Raises
     ------
@@ -514,11 +539,11 @@ def _check_room(spill: str, plan: RewritePlan) -> None:
     """
     os.makedirs(spill, exist_ok=True)
     held = sum(entry.stat().st_size for entry in os.scandir(spill) if entry.is_file())
-    needed, free = plan.view.array.nbytes // 2 - held, shutil.disk_usage(spill).free
+    needed, free = plan.view.array.nbytes - held, shutil.disk_usage(spill).free
     if free < needed:
         raise InvalidRequestError(
             Message(
-                f"{free // 10**6} MB are free, and intermediate files take about"
+                f"{free // 10**6} MB are free, and intermediate files take up to"
                 f" {needed // 10**6} MB: make room, name another folder (",
                 Option("spill"),
                 ", or TMPDIR), or give more ",
@@ -628,7 +653,7 @@ class ObjectWriter:
         Encodes the chunks of an object, some at a time: `map`, or what does it in threads.
     """
 
-    encoded: Callable[..., Iterator[list[bytes | None]]] = map
+    encoded: Callable[..., Iterator[list[Buffer | None]]] = map
 
     def __init__(
         self, plan: RewritePlan, reader: Reader, sink: Sink, prefix: str, path: str | None
@@ -751,7 +776,7 @@ class ObjectWriter:
 
     def _parts(
         self, coords: tuple[int, ...], values: NDArray[Any], entries: _Entries
-    ) -> Iterator[bytes]:
+    ) -> Iterator[Buffer]:
         """The bytes of an object, chunk by chunk; nothing if all elements are the fill value."""
         shards = self.view.shards
         if shards is None:
@@ -763,7 +788,7 @@ class ObjectWriter:
         lengths = shards.chunk_shape
         counts = shards.chunks_per_shard(coords)
 
-        def encoded(places: Sequence[tuple[int, ...]]) -> list[bytes | None]:
+        def encoded(places: Sequence[tuple[int, ...]]) -> list[Buffer | None]:
             regions = (
                 tuple(slice(k * n, (k + 1) * n) for k, n in zip(place, lengths, strict=True))
                 for place in places
@@ -771,8 +796,10 @@ class ObjectWriter:
             return [self._encoded(values[region], lengths) for region in regions]
 
         together = max(1, ENCODED_TOGETHER // max(1, math.prod(lengths) * values.itemsize))
+        if not self._codecs:  # all are in the same memory
+            together = 1
         batches = [*batched(np.ndindex(*_chunks_inside(self.view, coords)), together)]
-        mapped = map if len(batches) == 1 else self.encoded
+        mapped = map if len(batches) == 1 or not self._codecs else self.encoded
         for places, payloads in zip(batches, mapped(encoded, batches), strict=True):
             for place, payload in zip(places, payloads, strict=True):
                 if payload is not None:
@@ -781,14 +808,14 @@ class ObjectWriter:
         if entries.order:
             yield entries.tail()
 
-    def _encoded(self, values: NDArray[Any], shape: tuple[int, ...]) -> bytes | None:
+    def _encoded(self, values: NDArray[Any], shape: tuple[int, ...]) -> Buffer | None:
         """A chunk as it is stored; None if all its bytes are those of the fill value."""
         plain = self._plain(values, shape)
         if self._fill and plain[: len(self._fill)] == self._fill:
             n_elements = len(plain) // len(self._fill)
             if plain == self._fill * n_elements:
                 return None
-        return encode_bytes_codecs(plain, self._codecs)
+        return encode_bytes_codecs(plain, self._codecs) if self._codecs else plain
 
     def _plain(self, values: NDArray[Any], shape: tuple[int, ...]) -> memoryview:
         """The elements of a chunk in their order.
@@ -821,7 +848,7 @@ class _Entries:
         self._n_bytes: list[int] = []
         self._crc32c: list[int] = []
 
-    def add(self, number: int, payload: bytes) -> None:
+    def add(self, number: int, payload: Buffer) -> None:
         """A payload behind those of before."""
         self.order.append(number)
         self._n_bytes.append(len(payload))
