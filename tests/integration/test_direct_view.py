@@ -21,7 +21,6 @@ from zarr.core.buffer import BufferPrototype, cpu
 import gridref
 from gridref.errors import ReadError
 from gridref.model.array import VirtualGroup
-from gridref.serve.reader import Reader
 from gridref.testing.builders import chunked_array
 
 pytestmark = pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
@@ -261,49 +260,6 @@ def test_a_running_event_loop_and_load_async(cube: Cube) -> None:
         return np.concatenate([loaded["v"].values, ds["v"][3:].values])
 
     assert np.array_equal(asyncio.run(read()), cube.values)
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize(
-    "selection",
-    [
-        (),
-        (slice(7, 60),),
-        (slice(7, 60), slice(None, None, 3), slice(5, 99)),
-        (slice(None), 4),
-        (40,),
-        (slice(30, 32), slice(2, 3), 7),
-        (slice(20, 80, 7), slice(1, None, 2)),
-    ],
-)
-@pytest.mark.parametrize("chunks", [None, {"time": 40}])
-def test_elements_are_read_into_the_result(
-    cube: Cube, monkeypatch: pytest.MonkeyPatch, selection: Any, order: Any, chunks: Any
-) -> None:
-    """zarr keeps its result to itself; if it hides it better, what is read is copied once more."""
-    read: list[NDArray[Any]] = []
-    plain = Reader.read
-
-    def noted(*args: Any, **options: Any) -> NDArray[Any]:
-        read.append(plain(*args, **options))
-        return read[-1]
-
-    monkeypatch.setattr(Reader, "read", noted)
-    store = gridref.open_store(cube.catalog, "direct", **({"chunks": chunks} if chunks else {}))
-    with zarr.config.set({"array.order": order}):
-        found = zarr.open_group(store, mode="r")["v"][selection]
-    assert np.array_equal(found, cube.values[selection])
-    assert len(read) >= 1
-    assert all(np.shares_memory(found, part) for part in read)
-
-
-@pytest.mark.parametrize("selection", [([3, 40, 80],), (slice(None), [5, 2], slice(3, 9))])
-def test_a_list_of_positions_is_copied_into_the_result(cube: Cube, selection: Any) -> None:
-    array = zarr.open_group(gridref.open_store(cube.catalog), mode="r")["v"]
-    assert np.array_equal(array.oindex[selection], cube.values[selection])
-    out = cpu.NDBuffer.create(shape=(4, 130, 140), dtype="f8")
-    array.get_basic_selection(slice(1, 5), out=out)
-    assert np.array_equal(out.as_numpy_array(), cube.values[1:5])
 
 
 def test_buffers_of_another_kind_are_honoured(cube: Cube) -> None:

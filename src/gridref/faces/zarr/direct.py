@@ -17,20 +17,17 @@ from __future__ import annotations
 import asyncio
 import json
 import operator
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from types import FrameType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from zarr.abc.buffer import Buffer, NDBuffer
 from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin, Codec
-from zarr.buffer import cpu, default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 from zarr.codecs import ShardingCodec, TransposeCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.common import JSON, parse_named_configuration
 from zarr.core.metadata.v3 import parse_codecs
 from zarr.dtype import ZDType
@@ -153,19 +150,6 @@ class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         """Whether zarr may call the synchronous methods."""
         return self._sharding._sync_capable  # noqa: SLF001 - zarr's codec protocol
 
-    async def decode_partial(
-        self, batch_info: Iterable[tuple[Any, Any, ArraySpec]]
-    ) -> Iterable[NDBuffer | None]:
-        """Read the parts of chunks that zarr wants, into its result where that can be."""
-        batch = list(batch_info)
-        caller = sys._getframe(2)  # noqa: SLF001 - decision 0056
-        memory = _memory_in_result(caller) if len(batch) == 1 else None
-        target = None if memory is None else _Target.of(batch[0][0])
-        if target is None:
-            return await super().decode_partial(batch)
-        ((_, selection, spec),) = batch
-        return [await asyncio.to_thread(target.read, selection, spec, memory)]
-
     async def _decode_partial_single(
         self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec
     ) -> NDBuffer | None:
@@ -239,30 +223,20 @@ class _Target:
         chunk = space.chunk_of(f"{prefix}/{byte_getter.path}" if prefix else byte_getter.path)
         return None if chunk is None else cls(reader, *chunk)
 
-    def read(self, selection: Any, spec: ArraySpec, memory: NDArray[Any] | None = None) -> NDBuffer:
-        """The elements that numpy would select of the outer chunk, in `memory` if they fit it."""
+    def read(self, selection: Any, spec: ArraySpec) -> NDBuffer:
+        """The elements that numpy would select of the outer chunk."""
         indexers = selection if isinstance(selection, tuple) else (selection,)
         extents = [extent - low for extent, low in zip(self.array.shape, self.origin, strict=True)]
         orthogonal = _orthogonal(indexers, extents, spec.shape)
         if orthogonal is not None:
             shifted = tuple(map(_shifted, orthogonal, self.origin))
-            out = None if memory is None else self._fitting(memory, orthogonal)
-            values = self.reader.read(self.array, shifted, name=self.path, is_copied=True, out=out)
+            values = self.reader.read(self.array, shifted, name=self.path, is_copied=True)
         elif _are_points(indexers, extents):
             coords = [along + low for along, low in zip(indexers, self.origin, strict=True)]
             values = self.reader.read_points(self.array, coords, name=self.path)
         else:
             values = self._whole(spec.shape)[selection]
         return _as_buffer(values, spec)
-
-    def _fitting(self, memory: NDArray[Any], orthogonal: Sequence[Any]) -> NDArray[Any] | None:
-        """Memory with all axes of the array; None if it is for other elements than those read."""
-        if memory.dtype != self.array.dtype or memory.dtype.kind not in "biufcmM":
-            return None
-        if any(isinstance(along, np.ndarray) for along in orthogonal):
-            return None
-        axes = (slice(None) if isinstance(along, slice) else np.newaxis for along in orthogonal)
-        return memory[(*axes, ...)]
 
     def _whole(self, shape: tuple[int, ...]) -> NDArray[Any]:
         """The outer chunk at its full shape; what overhangs the array holds the fill value."""
@@ -275,25 +249,6 @@ class _Target:
         padded[...] = self.array.fill_value
         padded[tuple(slice(0, extent) for extent in values.shape)] = values
         return padded
-
-
-def _memory_in_result(caller: FrameType) -> NDArray[Any] | None:
-    """The part of zarr's result that is for the one chunk that its pipeline asks for.
-
-    zarr copies what a codec returns into its result, which it shows to no codec. If the result
-    itself comes back, numpy has nothing to copy: reading takes half the memory, and less time.
-    None unless the caller is the method of zarr that does so, with memory of numpy.
-    """
-    if caller.f_code is not BatchedCodecPipeline.read_batch.__code__:
-        return None
-    known = caller.f_locals
-    out, batch = known.get("out"), known.get("batch_info_list", ())
-    if type(out) is not cpu.NDBuffer or known.get("drop_axes") or len(batch) != 1:
-        return None
-    part = batch[0][3]
-    if not isinstance(part, tuple) or not all(isinstance(along, slice) for along in part):
-        return None
-    return out.as_numpy_array()[(*part, ...)]
 
 
 def _space_of(store: Any) -> tuple[KeySpace, Reader, str] | None:
