@@ -201,7 +201,7 @@ def test_fragments_elsewhere_have_to_be_allowed(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     uris = in_rows([(tmp_path / "elsewhere" / f"part{n}.nc").as_uri() for n in (0, 1)])
     file = aggregated(folder, uris=uris)
-    with pytest.raises(UnsupportedFeatureError, match="say allow=") as error:
+    with pytest.raises(UnsupportedFeatureError, match="give allow=") as error:
         gridref.scan(file)
     assert error.value.place.variable == "/tas"
     group = gridref.scan(file, on_unsupported="skip")

@@ -264,7 +264,8 @@ def test_disagreement_lists_every_problem(tmp_path: Path) -> None:
     with pytest.raises(CombineError) as caught:
         gridref.build(files, tmp_path / "cube.gridref", "time")
     assert {problem.variable for problem in caught.value.problems} >= {"lat", "lon"}
-    assert str(files[1]) in str(caught.value)
+    assert files[1].name in str(caught.value)
+    assert f"all files are in {tmp_path}/" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_images_whose_names_count_positions_and_times(tmp_path: Path, ome: bool)
 def test_parts_of_a_set_are_not_stacked(tmp_path: Path) -> None:
     files = write_set(tmp_path, "x_T{1}.ome.tif", (1, 4, 1, 1))
     for options in ({"stack": "frame"}, {"stack": "n", "pattern": "x_T{n:d}.ome.tif"}):
-        with pytest.raises(InvalidRequestError, match="parts of one OME-TIFF set of 4 files"):
+        with pytest.raises(InvalidRequestError, match="belong to one OME-TIFF set of 4 files"):
             gridref.build(list(files.values()), tmp_path / "set.gridref", **by_name(**options))
 
 

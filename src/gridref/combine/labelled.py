@@ -135,8 +135,8 @@ def _labelled(
     """Each group with its label."""
     for number, (group, label) in enumerate(itertools.zip_longest(groups, labels)):
         if label is None or group is None:
-            n_inputs = "more inputs" if label is None else number
+            inputs = "more inputs" if label is None else f"{number} inputs"
             raise InvalidRequestError(
-                f"give one label for each input: got {len(labels)} labels for {n_inputs} inputs"
+                f"give one label for each input: got {len(labels)} for {inputs}"
             )
         yield with_label(group, dim, label, attrs)
