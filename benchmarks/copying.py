@@ -136,6 +136,7 @@ def main() -> None:
             "xarray, to_zarr": (sys.executable, XARRAY, folder / "maps.gridref"),
         }
         if asked.rechunker:
+            plain(folder / "maps.h5", folder / "plain.zarr")
             ways["rechunker"] = (asked.rechunker, RECHUNKER, folder / "plain.zarr")
         for shown, chunks in {"series": (-1, 50, 50), "maps": (1, *SHAPE)}.items():
             print(f"{gigabytes:.1f} GB of maps as {shown}, {asked.memory}:")
