@@ -158,6 +158,32 @@ def test_an_overlay_by_its_number_is_shown_as_it_is_stored(
         np.testing.assert_array_equal(shown[...], cube.values)
 
 
+def test_clients_choose_an_overlay_by_the_address(cube: Cube) -> None:
+    catalog = cube.open()
+    catalog.tag("before")
+    with running(create_app([cube.url])) as address, httpx.Client(base_url=address) as client:
+
+        def chunks(name: str, view: str = "native") -> tuple[int, ...]:
+            array = zarr.open_group(f"{address}/{name}/{view}", mode="r")["tas"]
+            np.testing.assert_array_equal(array[...], cube.values)
+            return array.chunks
+
+        assert chunks("cube") == chunks("cube@overlay=none") == (1, 12, 14)
+        assert chunks("cube@overlay=0") == chunks("cube@before@overlay=0") == (24, 5, 5)
+        assert chunks("cube@overlay=1") == (6, 4, 7)
+        assert chunks("cube@overlay=0", "portable") == (24, 15, 15)  # its shards
+        shown = client.get("/cube/native/tas/zarr.json", params={"overlay": "0"})
+        assert shown.json() == client.get("/cube@overlay=0/native/tas/zarr.json").json()
+        series = [
+            client.get("/cube/series/tas?at=:,3,4", params={"overlay": each}).text
+            for each in ("none", "0")
+        ]
+        assert series[0].splitlines()[1:] == series[1].splitlines()[1:]
+        for asked, reason in (("2", "no array of cube has an overlay 2"), ("best", "must be")):
+            refused = client.get("/cube/native/tas/zarr.json", params={"overlay": asked})
+            assert (refused.status_code, reason in refused.text) == (400, True), refused.text
+
+
 def test_commands_name_an_overlay(cube: Cube, tmp_path: Path) -> None:
     done = run_command("export", cube.url, str(tmp_path / "refs.json"), "--overlay", "1")
     assert done.returncode == 0, done.stderr

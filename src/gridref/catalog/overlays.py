@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,6 +175,19 @@ def check_policy(policy: OverlayPolicy) -> None:
         raise InvalidRequestError(
             Message(Option("overlay", policy), ' must be "auto", "none", "check" or a number')
         )
+
+
+def policy_of(text: str) -> OverlayPolicy:
+    """Which overlays reads may use, as commands and addresses write it: a number, or a word.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is neither.
+    """
+    policy = int(text) if text.isdecimal() else cast("OverlayPolicy", text)
+    check_policy(policy)
+    return policy
 
 
 @dataclass(frozen=True, eq=False)

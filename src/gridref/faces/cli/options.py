@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -650,9 +650,9 @@ def parse_options(entries: list[str] | None) -> dict[str, Any]:
 
 def overlay_of(text: str | None) -> OverlayPolicy:
     """Which overlays reads may use, as it is written: a number, or one of the words."""
-    if text is None:
-        return "auto"
-    return int(text) if text.isdecimal() else cast("OverlayPolicy", text)
+    from gridref.catalog.overlays import policy_of
+
+    return "auto" if text is None else policy_of(text)
 
 
 def opened_catalog(

@@ -29,7 +29,7 @@ from urllib.parse import parse_qs
 
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.codecs import codec_named
-from gridref.errors import CatalogError, GridrefError
+from gridref.errors import CatalogError, GridrefError, InvalidRequestError
 from gridref.faces.http import values
 from gridref.faces.http.bodies import window_bytes_for
 from gridref.faces.http.objects import Answer, answer, packed_chunk, representation
@@ -349,11 +349,14 @@ class GridrefApp:
             await sender.plain(405, "this server is read-only\n", (b"allow", METHODS.encode()))
             return "other"
         name, _, rest = scope["path"].removeprefix("/").partition("/")
-        asked = _query(scope).get("snapshot")
-        name = f"{name}@{asked[-1]}" if asked else name
+        name += _choices(scope)
         catalog = self.site.find(name)
         if catalog is None and "@" in name:
-            catalog = await self._in_thread(self.site.snapshot, name)
+            try:
+                catalog = await self._in_thread(self.site.snapshot, name)
+            except InvalidRequestError as error:
+                await sender.plain(400, f"{error.reason}\n")
+                return "other"
         if catalog is None and self.site.was_rebuilt(name):
             await sender.plain(409, _REBUILT)
             return "other"
@@ -582,6 +585,13 @@ def _ranges(response: Answer) -> list[tuple[int, int]]:
 
 def _query(scope: Scope) -> dict[str, list[str]]:
     return parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+
+
+def _choices(scope: Scope) -> str:
+    """The snapshot and overlay that a query names, as a name of a catalog has them."""
+    asked = _query(scope)
+    snapshot = f"@{asked['snapshot'][-1]}" if "snapshot" in asked else ""
+    return snapshot + (f"@overlay={asked['overlay'][-1]}" if "overlay" in asked else "")
 
 
 def _known(method: str) -> str:

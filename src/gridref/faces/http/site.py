@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from pyarrow import parquet
 from gridref.api.opening import view_options
 from gridref.api.readable import CACHE_BYTES
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
-from gridref.catalog.overlays import OverlayPolicy
+from gridref.catalog.overlays import OverlayPolicy, policy_of
 from gridref.errors import GridrefError, InvalidRequestError, SourceNotAllowedError
 from gridref.faces.web.extent import Ends, ends_of, ends_with
 from gridref.faces.web.front_page import Listed
@@ -99,11 +100,12 @@ class SiteOptions:
     overlay: OverlayPolicy = "auto"
     cache_bytes: int = CACHE_BYTES
 
-    def opened(self, address: str, snapshot: str | None = None) -> CatalogGroup:
-        """A catalog, opened as all of them are."""
-        return open_catalog(
-            address, self.storage_options, self.allow, snapshot, overlay=self.overlay
-        )
+    def opened(
+        self, address: str, snapshot: str | None = None, overlay: OverlayPolicy | None = None
+    ) -> CatalogGroup:
+        """A catalog, opened as all of them are, or with another choice of overlays."""
+        policy = self.overlay if overlay is None else overlay
+        return open_catalog(address, self.storage_options, self.allow, snapshot, overlay=policy)
 
     def view(self, name: str) -> ViewOptions:
         """The options of one of the `VIEWS`."""
@@ -240,9 +242,17 @@ class Site:
     def snapshot(self, name: str) -> ServedCatalog | None:
         """The catalog as ``name@snapshot`` has it, by the snapshot's id or a tag, if there is one.
 
+        ``name@overlay=0`` and ``name@snapshot@overlay=0`` choose the overlays that reads use, too.
         It is opened when it is first asked for, and again when the catalog has changed: tags move.
+
+        Raises
+        ------
+        InvalidRequestError
+            If no array has an overlay of that number, or it is no choice of overlays.
         """
-        known, _, wanted = name.rpartition("@")
+        asked, _, written = name.partition("@overlay=")
+        overlay = policy_of(written) if written else None
+        known, _, wanted = (asked, "", None) if asked in self.catalogs else asked.rpartition("@")
         current = self.catalogs.get(known)
         if current is None or current.version is None:
             return None
@@ -251,9 +261,14 @@ class Site:
             return kept
         options = self.options
         try:
-            group = options.opened(current.address, wanted)
+            group = options.opened(current.address, wanted, overlay)
         except InvalidRequestError:
             return None
+        n_overlays = max(
+            Counter(each.array for each in group.snapshot.overlays).values(), default=0
+        )
+        if isinstance(overlay, int) and overlay >= n_overlays:
+            raise InvalidRequestError(f"no array of {known} has an overlay {overlay}")
         opened = self._shown(name, current.address, group, current.version)
         with self._lock:
             others = {key: each for key, each in self._snapshots.items() if key != name}

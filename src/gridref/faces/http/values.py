@@ -60,7 +60,7 @@ from gridref.typing import Scope
 
 type Fields = tuple[tuple[bytes, bytes], ...]
 
-_ALWAYS = ("snapshot",)
+_ALWAYS = ("snapshot", "overlay")
 """What any query may say."""
 
 
