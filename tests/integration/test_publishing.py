@@ -170,7 +170,7 @@ def test_it_is_published_again_over_itself_and_over_nothing_else(place: tuple[Pa
     assert published(folder, url, "*01.nc", concat_dim=None).joinpath("references.json").exists()
     (folder / "other").mkdir()
     (folder / "other" / "thesis.txt").write_text("")
-    with pytest.raises(InvalidRequestError, match="something else"):
+    with pytest.raises(InvalidRequestError, match="holds no earlier publication"):
         publish(folder.parent / "months.gridref", folder / "other", base_url=url)
 
 
