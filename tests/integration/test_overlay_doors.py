@@ -179,7 +179,9 @@ def test_clients_choose_an_overlay_by_the_address(cube: Cube) -> None:
             for each in ("none", "0")
         ]
         assert series[0].splitlines()[1:] == series[1].splitlines()[1:]
-        for asked, reason in (("2", "no array of cube has an overlay 2"), ("best", "must be")):
+        refusals = {"2": "no array of cube has an overlay 2"}
+        refusals |= dict.fromkeys(("best", "", "-1", "9" * 5000), "must be")
+        for asked, reason in refusals.items():
             refused = client.get("/cube/native/tas/zarr.json", params={"overlay": asked})
             assert (refused.status_code, reason in refused.text) == (400, True), refused.text
 

@@ -185,7 +185,8 @@ def policy_of(text: str) -> OverlayPolicy:
     InvalidRequestError
         If it is neither.
     """
-    policy = int(text) if text.isdecimal() else cast("OverlayPolicy", text)
+    is_number = text.isdecimal() and len(text) < 10  # Python refuses numbers of 4,301 digits
+    policy = int(text) if is_number else cast("OverlayPolicy", text)
     check_policy(policy)
     return policy
 

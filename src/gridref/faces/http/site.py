@@ -250,8 +250,8 @@ class Site:
         InvalidRequestError
             If no array has an overlay of that number, or it is no choice of overlays.
         """
-        asked, _, written = name.partition("@overlay=")
-        overlay = policy_of(written) if written else None
+        asked, chosen, written = name.partition("@overlay=")
+        overlay = policy_of(written) if chosen else None
         known, _, wanted = (asked, "", None) if asked in self.catalogs else asked.rpartition("@")
         current = self.catalogs.get(known)
         if current is None or current.version is None:
