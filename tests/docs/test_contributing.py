@@ -35,7 +35,7 @@ def test_the_walk_passes_the_conformance_suites(tmp_path: Path) -> None:
     site = installed(tmp_path)
     work = tmp_path / "work"
     work.mkdir()
-    (work / "test_bytegrid.py").write_text(blocks("Adding a codec", "python")[1])
+    (work / "test_bytegrid.py").write_text(blocks("Testing both", "python")[0])
     options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "--rootdir", str(work)]
     done = run_python(["-m", "pytest", *options], paths=[site], folder=work)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,7 +66,7 @@ def test_without_the_codec_the_suite_fails(tmp_path: Path) -> None:
     site = installed(tmp_path)
     codec = site / "bytegrid" / "codec.py"
     codec.write_text(codec.read_text().replace("~as_u1(raw)", "as_u1(raw) ^ 254"))
-    (tmp_path / "test_bytegrid.py").write_text(blocks("Adding a codec", "python")[1])
+    (tmp_path / "test_bytegrid.py").write_text(blocks("Testing both", "python")[0])
     options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "--rootdir", str(tmp_path)]
     done = run_python(["-m", "pytest", *options, "test_bytegrid.py"], paths=[site], folder=tmp_path)
     failed = set(re.findall(r"FAILED \S+::(\w+::\w+)", done.stdout))
