@@ -81,7 +81,6 @@ def overlays_of(group: CatalogGroup) -> tuple[OverlayInfo, ...]:
         for number, entry in enumerate(entries_of(group, path)):
             shape = group.snapshot.root.all_arrays()[path].document["shape"]
             n_covered = sum(cover.n_elements for cover in entry.served)
-            complete = [sheet for sheet in entry.sheets if sheet.part is not None]
             found.append(
                 OverlayInfo(
                     number,
@@ -90,10 +89,9 @@ def overlays_of(group: CatalogGroup) -> tuple[OverlayInfo, ...]:
                     entry.chunks,
                     entry.where,
                     n_covered / max(1, math.prod(shape)),
-                    sum(sheet.n_objects for sheet in complete),
-                    sum(sheet.stored_bytes for sheet in complete),
-                    len(complete),
-                    len(complete) < len(entry.sheets),
+                    *entry.written_size,
+                    sum(sheet.part is not None for sheet in entry.sheets),
+                    entry.is_unfinished,
                     shown_address(resolved_url(entry.to, group.info.url)),
                 )
             )
@@ -150,7 +148,6 @@ def overviews_of(group: CatalogGroup) -> tuple[OverviewInfo, ...]:
         array = known[entry.array]
         if array.ndim < 2:  # labels, which the levels of an image have
             continue
-        complete = [sheet for sheet in entry.sheets if sheet.part is not None]
         found.append(
             OverviewInfo(
                 entry.array,
@@ -158,9 +155,8 @@ def overviews_of(group: CatalogGroup) -> tuple[OverviewInfo, ...]:
                 max(entry.factors),
                 entry.n_levels,
                 is_current(entry, array),
-                sum(sheet.n_objects for sheet in complete),
-                sum(sheet.stored_bytes for sheet in complete),
-                len(complete) < len(entry.sheets),
+                *entry.written_size,
+                entry.is_unfinished,
                 shown_address(resolved_url(entry.to, group.info.url)),
             )
         )

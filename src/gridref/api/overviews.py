@@ -20,19 +20,19 @@ from gridref.api.rewriting.plan import CODECS, Resources, requests_for
 from gridref.api.rewriting.writer import sink_at
 from gridref.api.sheets import (
     Draft,
+    SheetWriter,
     WrittenSheet,
     array_to_write,
+    reported,
     sheet_folder,
     sheet_name,
     source_in,
     stored_folder,
     target_of,
-    write_sheets,
 )
 from gridref.catalog.commit import Base, new_id, read_base
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.overview_entries import (
     MOST_FACTOR,
     MOST_LEVELS,
@@ -57,7 +57,6 @@ from gridref.model.levels import (
 )
 from gridref.model.missing import MissingValues, meant_dtype
 from gridref.model.overlay import Box, Cover, without
-from gridref.model.scan_report import ScanReport
 from gridref.options import bytes_of, check_choice
 from gridref.serve.views import ArrayView
 
@@ -68,32 +67,21 @@ SMALL_SIDE = 512
 type _Draft = Draft[OverviewEntry, LevelSheet, LevelsPlan]
 
 
-@dataclass(frozen=True, eq=False)
-class Overviews:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
     """Writes what the overview of an array lacks.
 
     Attributes
     ----------
-    keeper
-        Commits the changes.
-    path
-        Path of the array.
     factors, n_levels, method, to, codec
         What the overview is to be, as `OverviewEntry` has it.
-    memory, n_threads, progress
-        As for `Catalog.overviews`.
     """
 
-    keeper: Keeper[Any]
-    path: str
     factors: tuple[int, ...]
     n_levels: int
     method: str
     to: str | os.PathLike[str] | None
     codec: str
-    memory: int
-    n_threads: int | None = None
-    progress: Callable[[int, int], None] | None = None
 
     def planned(self, base: Base) -> _Draft | None:
         """The next sheet to write; None if the overview is whole."""
@@ -117,19 +105,12 @@ class Overviews:
         sheet, plan = self._sheet(base, array, overview, box)
         return Draft(overview, sheet, (cover,), plan)
 
-    def run(self) -> list[str]:
-        """Write sheet by sheet, and commit each one; return what was done."""
-        return write_sheets(self.keeper, self.path, self.planned, self._write)
-
-    def described(self, base: Base) -> list[str]:
-        """What would be written next."""
-        draft = self.planned(base)
-        if draft is None:
-            return [f"{self.path}: nothing is missing"]
+    def in_words(self, draft: _Draft) -> list[str]:
+        """How a sheet would be written."""
         shapes = ", ".join("x".join(map(str, view.array.shape)) for view in draft.plan.views)
         return [f"{self._said}: {shapes}", draft.plan.tiles.work_in_words]
 
-    def _write(self, draft: _Draft) -> WrittenSheet:
+    def written(self, draft: _Draft) -> WrittenSheet:
         """Write the levels of a sheet."""
         plan, options = draft.plan, self.keeper.storage_options
         folder = sheet_folder(self.keeper, draft)
@@ -155,12 +136,20 @@ class Overviews:
         """The overview that is asked for: the one that is there, or a new one."""
         to = stored_folder(base.folder.url, self.to)
         missing = MissingValues.of(array).key
-        wanted = (self.path, to, self.factors, self.n_levels, self.method, missing, self.codec)
+        wanted = OverviewEntry(
+            id=new_id(),
+            array=self.path,
+            to=to,
+            codec=self.codec,
+            factors=self.factors,
+            n_levels=self.n_levels,
+            method=self.method,
+            missing=missing,
+        )
         for each in base.root.snapshot.overviews:
-            said = (each.array, each.to, each.factors, each.n_levels, each.method, each.missing)
-            if (*said, each.codec) == wanted:
+            if replace(each, id=wanted.id, sheets=(), coverage=()) == wanted:
                 return each
-        return OverviewEntry(new_id(), *wanted)
+        return wanted
 
     def _sheet(
         self, base: Base, array: VirtualArray, overview: OverviewEntry, box: Box
@@ -188,7 +177,8 @@ class Overviews:
         content = base.root.snapshot.root.all_arrays()[self.path].content
         documents = [view.metadata.to_json() for view in plan.views]
         name = sheet_name([self.path, content, box, self.method, documents], overview.sheets)
-        return LevelSheet(name, part.shape, content, tuple(levels)), plan
+        sheet = LevelSheet(name=name, shape=part.shape, content=content, levels=tuple(levels))
+        return sheet, plan
 
 
 def _encoding(view: ArrayView) -> Encoding:
@@ -218,17 +208,23 @@ def overviews[C: CatalogGroup](
     base = read_base(keeper.access())
     found = array_to_write(base.group, path)
     factors, n_levels = _checked(base.group, path, found, factor, levels, method)
-    options = (to, codec, bytes_of("memory", memory), n_threads)
-    run = Overviews(keeper, path, factors, n_levels, method, *options, progress)
+    run = Overviews(
+        keeper=keeper,
+        path=path,
+        memory=bytes_of("memory", memory),
+        n_threads=n_threads,
+        progress=progress,
+        factors=factors,
+        n_levels=n_levels,
+        method=method,
+        to=to,
+        codec=codec,
+    )
     if dry_run:
-        lines = run.described(base)
-    else:
-        for label in _labels(base.group, path, found, factors, keeper.storage_options):
-            Overviews(keeper, label, (factor,), n_levels, "mean", *options).run()
-        lines = run.run() or [f"{path}: nothing is missing"]
-    catalog = keeper.commit(lambda _: None)
-    report = CatalogReport.of(ScanReport(lines=tuple(lines)), catalog.snapshot.drifts)
-    return replace(catalog, report=report)
+        return reported(keeper, run.described(base))
+    for label in _labels(base.group, path, found, factors, keeper.storage_options):
+        replace(run, path=label, factors=(factor,), method="mean", progress=None).run()
+    return reported(keeper, run.run())
 
 
 def drop(base: Base, array: str) -> Root:

@@ -40,26 +40,26 @@ from gridref.api.rewriting.writer import (
 )
 from gridref.api.sheets import (
     Draft,
+    SheetWriter,
     WrittenSheet,
     array_to_write,
+    reported,
     sheet_folder,
     sheet_name,
     source_in,
     stored_folder,
     target_of,
-    write_sheets,
 )
 from gridref.api.workers import Pool, pool_of
 from gridref.catalog.commit import Base, new_id, read_base
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.overlay_entries import (
-    INSIDE,
     Label,
     OverlayEntry,
     SheetEntry,
     Where,
 )
+from gridref.catalog.sheet_entries import INSIDE
 from gridref.catalog.sheet_folders import SPILL
 from gridref.catalog.sources import resolved_url
 from gridref.errors import InvalidRequestError, Message, Option, Place
@@ -72,7 +72,6 @@ from gridref.model.indexing import isel
 from gridref.model.manifest import Source
 from gridref.model.overlay import Box, Coords, Cover, common, merged, without
 from gridref.model.placing import boxes_of
-from gridref.model.scan_report import ScanReport
 from gridref.options import bytes_of, check_choice, check_names
 from gridref.secrets import shown_address
 
@@ -115,34 +114,19 @@ class Asked:
 type _Draft = Draft[OverlayEntry, SheetEntry, RewritePlan]
 
 
-@dataclass(frozen=True, eq=False)
-class Rechunk:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
     """Writes the sheets that an overlay of an array lacks.
 
     Attributes
     ----------
-    keeper
-        Commits the changes.
-    path
-        Path of the array.
     asked
         What the overlay is to be.
-    memory
-        Bytes that the process may take.
-    n_threads
-        Threads that decode and encode; None for one a core.
-    progress
-        Called with the number of parts of a sheet that are done, and of all.
     pool
         Workers that write; None for this process.
     """
 
-    keeper: Keeper[Any]
-    path: str
     asked: Asked
-    memory: int
-    n_threads: int | None = None
-    progress: Callable[[int, int], None] | None = None
     pool: Pool | None = None
 
     def planned(self, base: Base) -> _Draft | None:
@@ -180,20 +164,13 @@ class Rechunk:
         )
         return Draft(overlay, sheet, merged(covers), plan)
 
-    def run(self) -> list[str]:
-        """Write sheet by sheet, and commit each one; return what was done."""
-        return write_sheets(self.keeper, self.path, self.planned, self._write)
-
-    def described(self, base: Base) -> list[str]:
-        """What would be written next."""
-        draft = self.planned(base)
-        if draft is None:
-            return [f"{self.path}: nothing is missing"]
+    def in_words(self, draft: _Draft) -> list[str]:
+        """How a sheet would be written."""
         sheet, plan = draft.sheet, draft.plan
         layout = f"{_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
         return [f"{self.path}: {layout}, shards of {_sized(sheet.shards)}", plan.work_in_words]
 
-    def _write(self, draft: _Draft) -> WrittenSheet:
+    def written(self, draft: _Draft) -> WrittenSheet:
         """Write the chunks of a sheet: those of small labels into its table, others into shards."""
         view, options = draft.plan.view, self.keeper.storage_options
         is_small = len(draft.sheet.shape) == 1 and view.array.nbytes <= KEPT_BYTES
@@ -253,11 +230,18 @@ class Rechunk:
         check_names("the array", where, array.dims, kind="dimension")
         chunks = tuple(lengths.get(dim, 0) for dim in array.dims)
         to = stored_folder(base.folder.url, self.asked.to)
-        wanted = (chunks, where, self.asked.codec, to)
-        for entry in entries_of(base.group, self.path):
-            if (entry.chunks, entry.where, entry.codec, entry.to) == wanted:
-                return entry
-        return OverlayEntry(new_id(), self.path, to, chunks, where, self.asked.codec)
+        wanted = OverlayEntry(
+            id=new_id(),
+            array=self.path,
+            to=to,
+            codec=self.asked.codec,
+            chunks=chunks,
+            where=where,
+        )
+        for each in entries_of(base.group, self.path):
+            if replace(each, id=wanted.id, sheets=(), coverage=()) == wanted:
+                return each
+        return wanted
 
     def _sheet(
         self, base: Base, array: VirtualArray, overlay: OverlayEntry, box: Box
@@ -291,7 +275,14 @@ class Rechunk:
         encoding = Encoding(tuple(chunk_shape), array.dtype, view.chunk_codecs)
         content = base.root.snapshot.root.all_arrays()[self.path].content
         name = sheet_name([self.path, content, box, view.metadata.to_json()], overlay.sheets)
-        return SheetEntry(name, part.shape, tuple(shards), encoding, content), plan
+        sheet = SheetEntry(
+            name=name,
+            shape=part.shape,
+            content=content,
+            shards=tuple(shards),
+            encoding=encoding,
+        )
+        return sheet, plan
 
 
 def rechunk[C: CatalogGroup](
@@ -323,13 +314,17 @@ def rechunk[C: CatalogGroup](
     n_bytes = bytes_of("memory", memory)
     with pool_of(executor) as pool:
         for each in wanted:
-            run = Rechunk(keeper, path, each, n_bytes, n_threads, progress, pool)
-            lines += (
-                run.described(base) if dry_run else run.run() or [f"{path}: nothing is missing"]
+            run = Rechunk(
+                keeper=keeper,
+                path=path,
+                memory=n_bytes,
+                n_threads=n_threads,
+                progress=progress,
+                asked=each,
+                pool=pool,
             )
-    catalog = keeper.commit(lambda _: None)
-    report = CatalogReport.of(ScanReport(lines=tuple(lines)), catalog.snapshot.drifts)
-    return replace(catalog, report=report)
+            lines += run.described(base) if dry_run else run.run()
+    return reported(keeper, lines)
 
 
 def _asked_before(group: CatalogGroup, entry: OverlayEntry) -> Asked:

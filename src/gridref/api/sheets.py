@@ -12,6 +12,7 @@ import json
 import math
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,8 @@ from gridref.api.rewriting.writer import WrittenObject, checksums_of, sink_at
 from gridref.catalog.commit import Base, Step
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.overlay_entries import INSIDE, MOST_COVERS, Covering
+from gridref.catalog.kept_report import CatalogReport
+from gridref.catalog.sheet_entries import INSIDE, MOST_COVERS, Covering, Sheet
 from gridref.catalog.sources import relative_url, resolved_url
 from gridref.catalog.written_overlays import begun, finished, is_begun
 from gridref.errors import InvalidRequestError, Place
@@ -29,6 +31,7 @@ from gridref.io import absolute_url, describe_source, is_local
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import Source
 from gridref.model.overlay import Box, Cover
+from gridref.model.scan_report import ScanReport
 from gridref.options import check_names
 
 MOST_SHEETS = 8
@@ -36,7 +39,7 @@ MOST_SHEETS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Draft[E: Covering, S, P]:
+class Draft[E: Covering[Any], S: Sheet, P]:
     """A sheet that is to be written.
 
     Attributes
@@ -75,66 +78,97 @@ class WrittenSheet:
         Folder of intermediate files, of which a call that is killed now needs what is left.
     """
 
-    sheet: Any
+    sheet: Sheet
     arrays: Mapping[str, VirtualArray]
     said: str
     details: Sequence[str]
     spill: str | None = None
 
 
-def write_sheets[E: Covering, S, P](
-    keeper: Keeper[Any],
-    path: str,
-    planned: Callable[[Base], Draft[E, Any, P] | None],
-    write: Callable[[Draft[E, Any, P]], WrittenSheet],
-) -> list[str]:
-    """Write sheet by sheet, and commit each one.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SheetWriter[E: Covering[Any], S: Sheet, P](ABC):
+    """Writes the sheets that an overlay or overview of an array lacks.
 
-    Parameters
+    Attributes
     ----------
+    keeper
+        Commits the changes.
     path
         Path of the array.
-    planned
-        Returns the next sheet to write; None if nothing is missing.
-    write
-        Writes the chunks of a sheet.
-
-    Returns
-    -------
-    list of str
-        What was done, a line for each sheet.
+    memory
+        Bytes that the process may take.
+    n_threads
+        Threads that decode and encode; None for one a core.
+    progress
+        Called with the number of parts of a sheet that are done, and of all.
     """
-    lines: list[str] = []
-    names: set[str] = set()
-    while True:
-        drafts: list[Draft[E, Any, P]] = []
 
-        def begin(base: Base, drafts: list[Draft[E, Any, P]] = drafts) -> Root | None:
+    keeper: Keeper[Any]
+    path: str
+    memory: int
+    n_threads: int | None = None
+    progress: Callable[[int, int], None] | None = None
+
+    @abstractmethod
+    def planned(self, base: Base) -> Draft[E, S, P] | None:
+        """The next sheet to write; None if nothing is missing."""
+
+    @abstractmethod
+    def written(self, draft: Draft[E, S, P]) -> WrittenSheet:
+        """Write the chunks of a sheet."""
+
+    @abstractmethod
+    def in_words(self, draft: Draft[E, S, P]) -> list[str]:
+        """How a sheet would be written."""
+
+    def described(self, base: Base) -> list[str]:
+        """What would be written next."""
+        draft = self.planned(base)
+        return [f"{self.path}: nothing is missing"] if draft is None else self.in_words(draft)
+
+    def run(self) -> list[str]:
+        """Write sheet by sheet, and commit each one; return what was done, a line for each."""
+        lines: list[str] = []
+        names: set[str] = set()
+        while (draft := self._begun(names)) is not None:
+            names.add(draft.sheet.name)
+            written = self.written(draft)
+            line = f"{written.said}: {', '.join(written.details)}"
+            if not _finish(self.keeper, draft.entry, written):
+                line += ". Its files changed meanwhile, so it is not used"
+            if written.spill is not None:
+                shutil.rmtree(written.spill, ignore_errors=True)
+                sink_at(sheet_folder(self.keeper, draft), self.keeper.storage_options).clean()
+            lines.append(line)
+        return lines or [f"{self.path}: nothing is missing"]
+
+    def _begun(self, names: set[str]) -> Draft[E, S, P] | None:
+        """Enter the next sheet in the catalog, unless this call wrote it already."""
+        drafts: list[Draft[E, S, P]] = []
+
+        def begin(base: Base) -> Root | None:
             drafts.clear()
-            draft = planned(base)
+            draft = self.planned(base)
             # What an overlay cannot list, because it falls into too many boxes, stays missing.
             if draft is None or draft.sheet.name in names or len(names) >= MOST_COVERS:
                 return None
             drafts[:] = [draft]
             if is_begun(base, draft.entry.id, draft.sheet.name, draft.coverage):
                 return None
-            return begun(base, draft.entry, draft.sheet, draft.coverage, f"{path}: begun")
+            return begun(base, draft.entry, draft.sheet, draft.coverage, f"{self.path}: begun")
 
-        keeper.commit(begin)
-        if not drafts:
-            return lines
-        (draft,) = drafts
-        names.add(draft.sheet.name)
-        written = write(draft)
-        line = f"{written.said}: {', '.join(written.details)}"
-        is_used = _finish(keeper, draft.entry, written)
-        if written.spill is not None:
-            shutil.rmtree(written.spill, ignore_errors=True)
-            sink_at(sheet_folder(keeper, draft), keeper.storage_options).clean()
-        lines.append(line if is_used else f"{line}. Its files changed meanwhile, so it is not used")
+        self.keeper.commit(begin)
+        return drafts[0] if drafts else None
 
 
-def _finish(keeper: Keeper[Any], entry: Covering, written: WrittenSheet) -> bool:
+def reported[C: CatalogGroup](keeper: Keeper[C], lines: Iterable[str]) -> C:
+    """The catalog as it is now, with what was done in its report."""
+    catalog = keeper.commit(lambda _: None)
+    report = CatalogReport.of(ScanReport(lines=tuple(lines)), catalog.snapshot.drifts)
+    return replace(catalog, report=report)
+
+
+def _finish(keeper: Keeper[Any], entry: Covering[Any], written: WrittenSheet) -> bool:
     """Commit the tables of a sheet; return whether it is used."""
     is_relative = not is_local(entry.to) or not os.path.isabs(entry.to)
     is_used = True
@@ -201,7 +235,7 @@ def _around(one: Box, other: Box) -> Box:
     )
 
 
-def sheet_name(told: Sequence[Any], sheets: Iterable[Any]) -> str:
+def sheet_name(told: Sequence[Any], sheets: Iterable[Sheet]) -> str:
     """A name that the same call finds again: a digest of what the sheet is made of.
 
     Parameters

@@ -99,9 +99,15 @@ def _compared(
         slice(low - by, high - by) for (low, high), by in zip(box, cover.shift, strict=True)
     )
     expected = reader.read(array.with_changes(overlays=()), in_files, name=path)
-    got: NDArray[np.generic] | GridrefError
-    try:
-        got = reader.read(sheet, in_sheet, name=path)
-    except GridrefError as error:
-        got = error
+    got = read_or_why_not(reader, sheet, in_sheet, path)
     return ComparedChunk(Place(variable=path, chunk=coords), overlay.id, got, expected)
+
+
+def read_or_why_not(
+    reader: Reader, array: VirtualArray, place: tuple[slice, ...], path: str
+) -> NDArray[np.generic] | GridrefError:
+    """Elements of an array, or the error of reading them."""
+    try:
+        return reader.read(array, place, name=path)
+    except GridrefError as error:
+        return error

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from gridref.api.rewriting.coarsening import Coarsening
 from gridref.api.rewriting.levels import tile_shape
-from gridref.api.verify_overlays import SAMPLED_CHUNKS, ComparedChunk
+from gridref.api.verify_overlays import SAMPLED_CHUNKS, ComparedChunk, read_or_why_not
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.overview_entries import OverviewEntry
 from gridref.catalog.overviews import is_current
-from gridref.errors import GridrefError, Place
+from gridref.errors import Place
 from gridref.model.array import VirtualArray
 from gridref.model.levels import level_shape
 from gridref.model.missing import MissingValues, meant_dtype
@@ -81,9 +81,5 @@ def _compared(
     shape = level_shape([high - low for low, high in box], windows)
     place = tuple(slice(low, low + n) for low, n in zip(first, shape, strict=True))
     path = entry.paths[number - 1]
-    got: NDArray[np.generic] | GridrefError
-    try:
-        got = reader.read(level, place, name=path)
-    except GridrefError as error:
-        got = error
+    got = read_or_why_not(reader, level, place, path)
     return ComparedChunk(Place(variable=path, chunk=first), entry.id, got, expected)

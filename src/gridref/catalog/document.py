@@ -21,9 +21,10 @@ from typing import Any, Literal
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 from gridref.catalog.folder import Folder, open_folder
 from gridref.catalog.kept_report import checked_drifts
-from gridref.catalog.overlay_entries import Covering, OverlayEntry, checked_overlays
+from gridref.catalog.overlay_entries import OverlayEntry, checked_overlays
 from gridref.catalog.overview_entries import OverviewEntry, checked_overviews
 from gridref.catalog.pending import Pending, checked_pending
+from gridref.catalog.sheet_entries import Covering
 from gridref.catalog.values import refusing_damage
 from gridref.errors import (
     CatalogCorruptError,
@@ -154,7 +155,7 @@ class Snapshot:
                 raise ValueError(f"{name} is {getattr(self, name)!r}")
 
     @property
-    def beside(self) -> tuple[Covering, ...]:
+    def beside(self) -> tuple[Covering[Any], ...]:
         """What was written beside its files: overlays and overviews."""
         return *self.overlays, *self.overviews
 

@@ -32,10 +32,10 @@ from gridref.catalog.group import CatalogGroup, CatalogInfo
 from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.overlay_entries import SheetEntry
 from gridref.catalog.overlays import OverlayOpener, OverlayPolicy, check_policy
-from gridref.catalog.overview_entries import LevelSheet
 from gridref.catalog.overviews import OverviewOpener
 from gridref.catalog.parts import Part, open_part
 from gridref.catalog.pending import refusing_pending
+from gridref.catalog.sheet_entries import Sheet
 from gridref.catalog.sources import SourceRules, Trust, resolved_url
 from gridref.catalog.statistics import ChunkStatistics
 from gridref.catalog.tables import open_at_once
@@ -323,7 +323,7 @@ def group_of(
 
     parts = tuple(map(opened, snapshot.parts))
 
-    def opened_sheet(sheet: SheetEntry | LevelSheet, entry: PartEntry) -> Part:
+    def opened_sheet(sheet: Sheet, entry: PartEntry) -> Part:
         # Its chunks have checksums. A copy of a local one may have another time of change.
         is_near = all(is_local(resolved_url(each, folder.url)) for each in sheet.prefixes)
         own = replace(rules, identity="size" if is_near else "strict")

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from gridref.catalog.document import Snapshot
 from gridref.catalog.entries import ArrayEntry, Layout, Segment
-from gridref.catalog.overlay_entries import Covering, OverlayEntry, SheetEntry
+from gridref.catalog.overlay_entries import OverlayEntry, SheetEntry
 from gridref.catalog.parts import Part
+from gridref.catalog.sheet_entries import Covering
 from gridref.catalog.sources import resolved_url
 from gridref.catalog.tables import open_at_once
 from gridref.errors import InvalidRequestError, Message, Option
@@ -48,7 +49,7 @@ def carried(before: Snapshot, after: Snapshot, *, is_alike: bool) -> dict[str, A
     old, new = before.root.all_arrays(), after.root.all_arrays()
     moves: dict[str, tuple[Cover, ...]] = {}
 
-    def kept[E: Covering](every: Iterable[E]) -> Iterator[E]:
+    def kept[E: Covering[Any]](every: Iterable[E]) -> Iterator[E]:
         for each in every:
             path = each.array
             if path not in new or each.ndim != len(new[path].document["shape"]):
@@ -193,21 +194,24 @@ def policy_of(text: str) -> OverlayPolicy:
 
 @dataclass(frozen=True, eq=False)
 class SheetManifest:
-    """The chunks of a sheet: a `Manifest` whose rows are read on demand.
+    """The chunks of an array of a sheet: a `Manifest` whose rows are read on demand.
 
     Attributes
     ----------
     part
-        The tables of the sheet; its rows are all those of the table of chunks.
+        The tables of the sheet.
     n_rows
         Number of chunks.
     has_objects
         Whether any chunk is in a shard, and not in the table.
+    level
+        What the tables call the array, if it is one of several; None if all rows are its own.
     """
 
     part: Part
     n_rows: int
     has_objects: bool = True
+    level: str | None = None
     has_filter_masks: bool = False
 
     def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
@@ -215,7 +219,12 @@ class SheetManifest:
         wanted = np.asarray(rows, np.int64)
         if wanted.size == 0:
             return ChunkManifest.missing(0)
-        if self.has_objects:
+        if self.level is not None:
+            held = self.part.rows(self.level)
+            if held.n_chunks != self.n_rows:
+                raise self.part.blocks.corrupt(f"{held.n_chunks} rows of {self.n_rows} chunks")
+            wanted = wanted + held.first_chunk
+        elif self.has_objects:
             checksums = self.part.sources.checksums
             tables = [self.part.chunks.table, self.part.sources.table]
             open_at_once([*tables, *([] if checksums is None else [checksums.table])])

@@ -9,11 +9,11 @@ overlay does. The JSON form is specified in ``docs/catalog-format.md``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from gridref.catalog.entries import ArrayEntry, PartEntry
-from gridref.catalog.overlay_entries import NAMES, Covering, coverage_from_json
+from gridref.catalog.entries import ArrayEntry
+from gridref.catalog.sheet_entries import Covering, Sheet, check_entries
 from gridref.catalog.values import encoding_from_json, encoding_to_json
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid
@@ -59,94 +59,38 @@ class LevelEntry:
         return cls(tuple(document["shards"]), encoding_from_json(document["encoding"]))
 
 
-@dataclass(frozen=True)
-class LevelSheet:
-    """What one call made of a box of an array.
+@dataclass(frozen=True, kw_only=True)
+class LevelSheet(Sheet):
+    """A sheet of an overview: some levels of a box of an array.
 
     Attributes
     ----------
-    name
-        Its folder, below that of its overview.
-    shape
-        Shape of the box.
-    content
-        Hash of the array's content when it was begun: the same call then continues it.
     levels
-        How its levels are stored, the finest first.
-    part
-        Tables of the chunks of all levels; None while it is being written.
-    prefixes
-        Beginnings of the addresses of its shards, which the tables count into.
-    n_objects, stored_bytes
-        Number of shards, and stored size of their chunks.
-
-    Raises
-    ------
-    ValueError
-        For shapes of different ranks.
+        How its levels are stored, the finest first. Its part has the chunks of all of them.
     """
 
-    name: str
-    shape: Coords
-    content: str
     levels: tuple[LevelEntry, ...]
-    part: PartEntry | None = None
-    prefixes: tuple[str, ...] = ()
-    n_objects: int = 0
-    stored_bytes: int = 0
 
-    def __post_init__(self) -> None:
-        shards = [n for level in self.levels for n in level.shards]
-        numbers = (*self.shape, *shards, self.n_objects, self.stored_bytes)
-        if not all(type(n) is int and 0 <= n < 2**62 for n in numbers) or 0 in shards:
-            raise ValueError(f"a sheet is {self!r}")
-        ranks = {len(each.shards) for each in self.levels} | {e.encoding.ndim for e in self.levels}
-        if ranks != {len(self.shape)}:
-            raise ValueError(f"a sheet of shape {self.shape} with levels of rank {ranks}")
-        if not NAMES.fullmatch(self.name):
-            raise ValueError(f"a sheet is called {self.name!r}")
-        if self.part is not None and self.part.checksums is None and self.n_objects:
-            raise ValueError("a sheet without checksums")
+    @property
+    def stored(self) -> Iterable[tuple[Coords, Encoding]]:
+        return [(level.shards, level.encoding) for level in self.levels]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "shape": list(self.shape),
-            "content": self.content,
-            "levels": [level.to_json() for level in self.levels],
-            "part": None if self.part is None else self.part.to_json(),
-            "prefixes": list(self.prefixes),
-            "n_objects": self.n_objects,
-            "stored_bytes": self.stored_bytes,
-        }
+        return {**super().to_json(), "levels": [level.to_json() for level in self.levels]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LevelSheet:
-        part = document["part"]
-        return cls(
-            str(document["name"]),
-            tuple(document["shape"]),
-            str(document["content"]),
-            tuple(map(LevelEntry.from_json, document["levels"])),
-            None if part is None else PartEntry.from_json(part),
-            tuple(map(str, document["prefixes"])),
-            document["n_objects"],
-            document["stored_bytes"],
-        )
+        return cls.read(document, levels=tuple(map(LevelEntry.from_json, document["levels"])))
 
 
-@dataclass(frozen=True)
-class OverviewEntry(Covering):
+@dataclass(frozen=True, kw_only=True)
+class OverviewEntry(Covering[LevelSheet]):
     """An overview of an array, which has at most one.
+
+    Its coverage says of which elements of the array it is made.
 
     Attributes
     ----------
-    id
-        Its name: no other overview ever has it.
-    array
-        Path of the array.
-    to
-        The folder of its sheets, absolute or relative to the catalog.
     factors
         How much coarser each level is than the one before, along each dimension.
     n_levels
@@ -155,27 +99,12 @@ class OverviewEntry(Covering):
         How elements are made.
     missing
         What was no value when it was made: `MissingValues.key`.
-    codec
-        Name of the codec that was asked for.
-    sheets, coverage
-        What it holds, and of which elements of the array that is made.
-
-    Raises
-    ------
-    ValueError
-        For boxes that overlap or reach beyond their sheet, or too many of anything.
     """
 
-    id: str
-    array: str
-    to: str
     factors: Coords
     n_levels: int
     method: str
     missing: str
-    codec: str
-    sheets: tuple[LevelSheet, ...] = ()
-    coverage: tuple[Cover, ...] = ()
 
     def __post_init__(self) -> None:
         is_bounded = type(self.n_levels) is int and 1 <= self.n_levels <= MOST_LEVELS
@@ -184,7 +113,7 @@ class OverviewEntry(Covering):
             raise ValueError(f"an overview of {self.n_levels} levels by {self.factors!r}")
         if any(len(sheet.levels) != self.n_levels for sheet in self.sheets):
             raise ValueError("a sheet with other levels than its overview")
-        self.check()
+        super().__post_init__()
 
     @property
     def ndim(self) -> int:
@@ -216,31 +145,22 @@ class OverviewEntry(Covering):
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "id": self.id,
-            "array": self.array,
-            "to": self.to,
+            **super().to_json(),
             "factors": list(self.factors),
             "n_levels": self.n_levels,
             "method": self.method,
             "missing": self.missing,
-            "codec": self.codec,
-            "sheets": [sheet.to_json() for sheet in self.sheets],
-            "coverage": [asdict(cover) for cover in self.coverage],
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> OverviewEntry:
-        return cls(
-            str(document["id"]),
-            str(document["array"]),
-            str(document["to"]),
-            tuple(document["factors"]),
-            document["n_levels"],
-            str(document["method"]),
-            str(document["missing"]),
-            str(document["codec"]),
-            tuple(map(LevelSheet.from_json, document["sheets"])),
-            coverage_from_json(document["coverage"]),
+        return cls.read(
+            document,
+            factors=tuple(document["factors"]),
+            n_levels=document["n_levels"],
+            method=str(document["method"]),
+            missing=str(document["missing"]),
+            sheets=tuple(map(LevelSheet.from_json, document["sheets"])),
         )
 
 
@@ -255,12 +175,9 @@ def checked_overviews(
         If anything of them contradicts itself or the arrays.
     """
     overviews = tuple(map(OverviewEntry.from_json, document))
-    if len(overviews) > MOST_OVERVIEWS or len({each.array for each in overviews}) < len(overviews):
-        raise ValueError(f"{len(overviews)} overviews, or two of one array")
-    for overview in overviews:
-        if overview.array not in arrays:
-            raise ValueError(f"an overview of {overview.array!r}, which is not there")
-        overview.check_array(arrays[overview.array])
+    check_entries(overviews, arrays, MOST_OVERVIEWS)
+    if len({each.array for each in overviews}) < len(overviews):
+        raise ValueError("two overviews of one array")
     return overviews
 
 

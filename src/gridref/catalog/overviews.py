@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.catalog.document import Snapshot
+from gridref.catalog.overlays import SheetManifest
 from gridref.catalog.overview_entries import OverviewEntry, grid_of
 from gridref.catalog.parts import Part
 from gridref.catalog.values import attributes_from_json
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.model.levels import group_of_level, level_shape
-from gridref.model.manifest import ChunkManifest
 from gridref.model.missing import MissingValues
 from gridref.model.multiscales import CONVENTION
 from gridref.model.ome_zarr import with_coarser_levels
@@ -38,36 +37,6 @@ CELL_METHODS = {
 """What the CF conventions call a method (appendix E)."""
 _RESAMPLING = {"mean": "average"}
 """What the convention "multiscales" calls a method, where that is another name."""
-
-
-@dataclass(frozen=True, eq=False)
-class LevelManifest:
-    """The chunks of a level of a sheet: a `Manifest` whose rows are read on demand.
-
-    Attributes
-    ----------
-    part
-        The tables of the sheet.
-    name
-        What they call the level.
-    n_rows
-        Number of its chunks.
-    """
-
-    part: Part
-    name: str
-    n_rows: int
-    has_filter_masks: bool = False
-
-    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
-        """The given rows, in the given order, in memory."""
-        wanted = np.asarray(rows, np.int64)
-        if wanted.size == 0:
-            return ChunkManifest.missing(0)
-        held = self.part.rows(self.name)
-        if held.n_chunks != self.n_rows:
-            raise self.part.blocks.corrupt(f"{held.n_chunks} rows of {self.n_rows} chunks")
-        return self.part.chunks.take(wanted + held.first_chunk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +124,10 @@ class OverviewOpener:
                 level_shape(sheet.shape, windows),
                 stored.encoding.dtype,
                 encoding=stored.encoding,
-                manifest=LevelManifest(
+                manifest=SheetManifest(
                     self.parts[entry.id, sheet.name],
-                    entry.paths[level - 1],
                     grid_of(stored, sheet, windows).n_chunks,
+                    level=entry.paths[level - 1],
                 ),
                 dims=base.dims,
                 fill_value=level_fill(base, stored.encoding.dtype),

@@ -13,7 +13,7 @@ from typing import Any
 
 from gridref.catalog.document import Root
 from gridref.catalog.folder import Folder, open_folder
-from gridref.catalog.overlay_entries import INSIDE, NAMES
+from gridref.catalog.sheet_entries import INSIDE, NAMES
 from gridref.io import is_local
 
 _OBJECT = re.compile(r"c(\.\d+)*|zarr\.json")

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from gridref.catalog.commit import Base, Drafts, Step, following, new_id
 from gridref.catalog.document import Root, SourceUrls
 from gridref.catalog.entries import PartEntry
 from gridref.catalog.overlay_entries import (
     COPIED,
-    MOST_COVERS,
     MOST_OVERLAYS,
-    Covering,
     OverlayEntry,
     SheetEntry,
 )
 from gridref.catalog.overview_entries import MOST_OVERVIEWS, OverviewEntry
+from gridref.catalog.sheet_entries import MOST_COVERS, Covering, Sheet
 from gridref.catalog.writing import part_files, write_part
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray
@@ -30,7 +29,7 @@ from gridref.model.overlay import Box, Cover, without
 
 
 def begun(
-    base: Base, overlay: Covering, sheet: Any, coverage: Iterable[Cover], message: str
+    base: Base, overlay: Covering[Any], sheet: Sheet, coverage: Iterable[Cover], message: str
 ) -> Root:
     """Enter a sheet that is going to be written, in a new overlay or one that is there.
 
@@ -44,7 +43,7 @@ def begun(
     """
     kind, operation = _KINDS[type(overlay)]
     most = MOST_OVERLAYS if kind == "overlays" else MOST_OVERVIEWS
-    others: list[Covering] = list(getattr(base.root.snapshot, kind))
+    others: list[Covering[Any]] = list(getattr(base.root.snapshot, kind))
     known = _found(base, overlay.id)
     if known is None and len(others) >= most:
         raise InvalidRequestError(
@@ -54,7 +53,7 @@ def begun(
     held = (known or overlay).covering((known or overlay).served)
     number = len(held.sheets)
     own = [replace(cover, sheet=number) for cover in coverage]
-    with_sheet: Any = replace(cast("Any", held), sheets=(*held.sheets, sheet), coverage=())
+    with_sheet = replace(held, sheets=(*held.sheets, sheet), coverage=())
     entry = with_sheet.covering((*held.coverage, *own))
     if known is None:
         if kind == "overviews":
@@ -81,7 +80,7 @@ def is_begun(base: Base, overlay: str, sheet: str, coverage: Iterable[Cover]) ->
 def finished(
     base: Base,
     overlay: str,
-    sheet: Any,
+    sheet: Sheet,
     arrays: Mapping[str, VirtualArray],
     message: str,
     *,
@@ -105,7 +104,7 @@ def finished(
         None if nothing is left of the sheet: its elements changed meanwhile, or somebody dropped
         its overlay.
     """
-    entry: Any = _found(base, overlay)
+    entry = _found(base, overlay)
     names = [each.name for each in entry.sheets] if entry is not None else []
     if entry is None or sheet.name not in names:
         return None
@@ -120,7 +119,7 @@ def finished(
         part = write_part(drafts, name, arrays, urls)
         written = replace(sheet, part=part.entry, prefixes=part.prefixes)
         if isinstance(written, SheetEntry):
-            copies = _copies(drafts, part.entry, base.root.snapshot.overlays, sheet)
+            copies = _copies(drafts, part.entry, base.root.snapshot.overlays, written)
             written = replace(written, copies=copies)
         sheets = tuple(written if each.name == sheet.name else each for each in entry.sheets)
         merged = replace(entry, sheets=sheets, coverage=()).covering((*rest, *own))
@@ -176,7 +175,7 @@ _KINDS: Mapping[type, tuple[str, str]] = {
 """What a snapshot calls them, and the operation that writes them."""
 
 
-def _found(base: Base, name: str) -> Covering | None:
+def _found(base: Base, name: str) -> Covering[Any] | None:
     return next((each for each in base.root.snapshot.beside if each.id == name), None)
 
 

@@ -23,6 +23,7 @@ from gridref.faces.cli.options import (
     StorageOptions,
     Threads,
     WrittenCodec,
+    WrittenDry,
     WrittenTo,
     call_options,
     opened_catalog,
@@ -322,9 +323,7 @@ def rechunk_command(
     drop: Annotated[
         int | None, typer.Option(metavar="N", help="Remove this overlay instead.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only report what would be written.")
-    ] = False,
+    dry_run: WrittenDry = False,
     quiet: Quiet = False,
     storage_options: StorageOptions = None,
 ) -> None:
@@ -389,9 +388,7 @@ def overviews_command(
     drop: Annotated[
         bool, typer.Option("--drop", help="Remove the levels of the array instead.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only report what would be written.")
-    ] = False,
+    dry_run: WrittenDry = False,
     quiet: Quiet = False,
     storage_options: StorageOptions = None,
 ) -> None:

@@ -77,6 +77,7 @@ WrittenTo = Annotated[
     str | None,
     typer.Option("--to", help="Folder or URL to write to. Default: overlays in the catalog."),
 ]
+WrittenDry = Annotated[bool, typer.Option("--dry-run", help="Only report what would be written.")]
 WrittenCodec = Annotated[
     str,
     typer.Option("--codec", help="shuffle-zstd; or blosc, zstd, gzip, none: for all Zarr readers."),
