@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gridref.catalog import open_catalog, write_catalog
+from gridref.catalog import open_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Codec, Encoding

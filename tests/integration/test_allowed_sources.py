@@ -12,7 +12,7 @@ import xarray as xr
 
 import gridref
 from gridref.api.catalog import write_catalog
-from gridref.catalog import write_catalog as write_catalog_with
+from gridref.catalog.commit import write_catalog as write_catalog_with
 from gridref.errors import InvalidRequestError, SourceNotAllowedError, UnsupportedFeatureError
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Source

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import pytest
 
-from gridref.catalog import write_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.errors import InvalidRequestError, SourceNotAllowedError
 from gridref.faces.http import create_app
 from gridref.faces.http.site import Site, SiteOptions

@@ -18,7 +18,7 @@ import pytest
 import zarr
 
 import gridref
-from gridref.catalog import write_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.errors import InvalidRequestError
 from gridref.faces.cli.options import parse_lengths, parse_shards
 from gridref.model.array import VirtualGroup

@@ -16,7 +16,8 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.catalog import open_catalog, write_catalog
+from gridref.catalog import open_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.errors import (
     CatalogNotFoundError,
     FilesFailedError,

@@ -12,7 +12,7 @@ import xarray as xr
 
 import gridref
 from gridref import concat
-from gridref.catalog import write_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.errors import SourceChangedError, SourceUnavailableError
 from tests.http_server import Site, serving
 

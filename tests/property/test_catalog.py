@@ -11,7 +11,8 @@ import fsspec
 import pytest
 from hypothesis import given
 
-from gridref.catalog import open_catalog, write_catalog
+from gridref.catalog import open_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.model.array import VirtualGroup
 from gridref.testing.invariants import assert_same_group
 from gridref.testing.strategies import groups

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridref.api.readable import reader_for
-from gridref.catalog import open_catalog, write_catalog
+from gridref.catalog import open_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
 from gridref.model.indexing import flip, getitem, pruned, split_blocks

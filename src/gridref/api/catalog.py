@@ -20,10 +20,11 @@ from numpy.typing import ArrayLike
 
 from gridref.api.readable import Sources, readable, reader_for
 from gridref.api.watching import Events, Listing, is_settled
-from gridref.catalog import CatalogChange, CatalogGroup, compare_catalogs
+from gridref.catalog import CatalogGroup
 from gridref.catalog import open_catalog as read_catalog
-from gridref.catalog import write_catalog as put_catalog
 from gridref.catalog.commit import Access, Base, Change, Step, Wanted, commit, read_base, recording
+from gridref.catalog.commit import write_catalog as put_catalog
+from gridref.catalog.comparing import CatalogChange, compare_catalogs
 from gridref.catalog.document import Commit, Pruned
 from gridref.catalog.growth import written
 from gridref.catalog.history import (

@@ -15,7 +15,8 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
 
-from gridref.catalog import CatalogGroup, check_catalog, open_catalog
+from gridref.catalog import CatalogGroup, open_catalog
+from gridref.catalog.checking import check_catalog
 from gridref.catalog.document import ROOT_FILE
 from gridref.errors import (
     GridrefError,

@@ -34,7 +34,8 @@ from gridref.api.readable import from_files, reader_for
 from gridref.api.verify_labels import NOT_IN_FILES, Labels, LabelsOfFile, texts_of
 from gridref.api.verify_overlays import ComparedChunk, compared_chunks
 from gridref.api.verify_overviews import compared_levels
-from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
+from gridref.catalog import ROOT_FILE, CatalogGroup
+from gridref.catalog.checking import check_catalog
 from gridref.catalog.commit import recording
 from gridref.codecs import renumber, unpack, why_not
 from gridref.errors import (

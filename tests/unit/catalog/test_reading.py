@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gridref.catalog import open_catalog, write_catalog
+from gridref.catalog import open_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.catalog.tables import TableFile
 from gridref.errors import (
     CatalogCorruptError,

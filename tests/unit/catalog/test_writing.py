@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from gridref.api.verify import verify
-from gridref.catalog import check_catalog, open_catalog, write_catalog
+from gridref.catalog import open_catalog
+from gridref.catalog.checking import check_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.catalog.folder import Journal, LocalFolder
 from gridref.errors import (
     CatalogCorruptError,
@@ -484,7 +486,7 @@ def test_a_killed_process_leaves_the_old_catalog(tmp_path: Path) -> None:
     write_catalog(group_of(1.0), tmp_path / "c")
     script = f"""
 import os
-from gridref.catalog import write_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.catalog import folder as storage
 from gridref.model.array import VirtualGroup
 storage.os.replace = lambda *arguments: os._exit(9)

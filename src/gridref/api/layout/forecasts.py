@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gridref.api.layout.labels import duration_seconds
 from gridref.api.opening import open_group
 from gridref.api.readable import Sources, readable, reader_for
-from gridref.catalog import write_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.combine.forecasts import VALID_TIME, ForecastAxes, Picks
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError, Message, Option

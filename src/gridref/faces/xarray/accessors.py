@@ -15,7 +15,7 @@ import xarray as xr
 
 from gridref.api.costs import reading_costs
 from gridref.api.each_chunk import with_renamed_sources
-from gridref.catalog import write_catalog
+from gridref.catalog.commit import write_catalog
 from gridref.catalog.statistics import Bound, boxes, parse_condition
 from gridref.errors import InvalidRequestError
 from gridref.faces.picture import ChunkMap
