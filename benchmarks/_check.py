@@ -67,11 +67,14 @@ JOBS = (
     Job("combine"),
     Job("first_dataset"),
     Job("append"),
+    Job("overlay"),
     Job("combine", "million", is_long=True),
     Job("append", "thousand", is_long=True),
     Job("billion_chunks", is_long=True),
     Job("serve", is_long=True),
     Job("map_tiles", is_long=True),
+    Job("overlay", "writing", is_long=True),
+    Job("overviews", is_long=True),
 )
 
 type Kept = dict[str, dict[str, Any]]

@@ -12,13 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-import resource
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import batched
 from pathlib import Path
@@ -28,13 +24,9 @@ import imagecodecs
 import numpy as np
 
 import gridref
+from benchmarks._timing import run_script
 
 SHAPE = (1000, 2000)
-PEAK = """
-import re
-from pathlib import Path
-print("peak", re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
-"""
 GRIDREF = """
 import sys, gridref
 source, target, memory, *chunks = sys.argv[1:]
@@ -55,6 +47,15 @@ from zarr.codecs import BloscCodec
 blosc = BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=4)
 data.to_zarr(target, zarr_format=3, encoding={"v": {"compressors": [blosc]}})
 """
+BOUNDED = """
+import logging, sys
+logging.disable(logging.CRITICAL)
+import dask
+from dask.distributed import Client
+dask.config.set({"array.rechunk.method": "p2p"})
+client = Client(n_workers=1, threads_per_worker=2, memory_limit=sys.argv[3], dashboard_address=None)
+"""
+"""A worker of Dask that keeps to the memory, by way of the disk: put before `XARRAY`."""
 RECHUNKER = """
 import sys, numcodecs, zarr
 from rechunker import rechunk
@@ -80,7 +81,7 @@ def cube(folder: Path, n_maps: int) -> None:
         rolled = np.roll(noise[k % len(noise)], 1_037_389 * k).reshape(SHAPE)
         values = np.round(smooth + 5 * np.sin(k / 58) + rolled, 2).astype("<f4")
         planes = values.view("u1").reshape(-1, 4).T.tobytes()
-        return bytes(imagecodecs.zlib_encode(planes, 4))
+        return bytes(imagecodecs.deflate_encode(planes, 4))
 
     with h5py.File(folder / "maps.h5", "w") as file, ThreadPoolExecutor(2) as threads:
         v = file.create_dataset(
@@ -106,21 +107,6 @@ def plain(source: Path, folder: Path) -> None:
             (folder / f"{k}.0.0").write_bytes(v.id.read_direct_chunk((k, 0, 0))[1])
 
 
-def timed(python: str, script: str, *arguments: object) -> tuple[float, float, str]:
-    """Seconds, most memory in GB, and output of a script in a process of its own."""
-    begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [python, "-c", script + PEAK, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-    worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    if done.returncode:
-        return seconds, float("nan"), (done.stderr.strip().splitlines() or ["killed"])[-1][:60]
-    peak = re.search(r"peak (\d+)", done.stdout)
-    assert peak is not None
-    told = f"{worked:.1f} s of the processor {done.stdout.partition('peak')[0].strip()}"
-    return seconds, int(peak[1]) * 1024 / 1e9, told
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--maps", type=int, default=250)
@@ -142,8 +128,9 @@ def main() -> None:
             print(f"{gigabytes:.1f} GB of maps as {shown}, {asked.memory}:")
             for way, (python, script, source) in ways.items():
                 target = folder / "copy.zarr"
-                seconds, peak, told = timed(python, script, source, target, asked.memory, *chunks)
-                print(f"  {way:16} {seconds:6.1f} s, {peak:.2f} GB, {told}", flush=True)
+                run = run_script(script, source, target, asked.memory, *chunks, python=python)
+                told = run.failure or f"{run.worked:.1f} s of the processor {run.output}"
+                print(f"  {way:16} {run.seconds:6.1f} s, {run.peak:.2f} GB, {told}", flush=True)
                 for each in folder.glob("copy.zarr*"):
                     shutil.rmtree(each)
 

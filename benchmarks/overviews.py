@@ -10,13 +10,12 @@ picture without overviews, every so many elements of the image.
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +24,10 @@ from rasterio.transform import from_origin
 from rasterio.windows import Window
 
 import gridref
+from benchmarks._figures import Figure
+from benchmarks._timing import Run, run_script
 
 SIDE_OF_PICTURE = 1250
-PEAK = """
-import re
-from pathlib import Path
-print("peak", re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
-"""
 GRIDREF = """
 import sys, gridref
 path, levels, memory = sys.argv[1:]
@@ -59,17 +55,6 @@ def write_image(path: Path, side: int) -> None:
             file.write(values, 1, window=Window(0, start, side, n))
 
 
-def in_a_process(code: str, *arguments: object) -> tuple[float, float]:
-    """Seconds of a new process, and most memory in MB."""
-    started = time.perf_counter()
-    command = [sys.executable, "-c", code + PEAK, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    seconds = time.perf_counter() - started
-    peak = re.search(r"peak (\d+)", done.stdout)
-    assert peak is not None
-    return seconds, int(peak[1]) / 1e3
-
-
 def picture_seconds(picture: Callable[[], np.ndarray]) -> tuple[float, tuple[int, ...]]:
     """The median of seven, after one that warms the page cache; and the picture's shape."""
     shape, seconds = picture().shape, []
@@ -80,41 +65,76 @@ def picture_seconds(picture: Callable[[], np.ndarray]) -> tuple[float, tuple[int
     return float(np.median(seconds)), shape
 
 
+@dataclass(frozen=True)
+class Levels:
+    """Overviews of an image by gridref and GDAL.
+
+    Attributes
+    ----------
+    n_levels
+        Number of levels.
+    writing
+        What writing them took, by tool.
+    pictures
+        Seconds and shape of a first picture, by tool, and without overviews.
+    """
+
+    n_levels: int
+    writing: Mapping[str, Run]
+    pictures: Mapping[str, tuple[float, tuple[int, ...]]]
+
+
+def levels_of(side: int, memory: str) -> Levels:
+    """Write an image, and overviews of it by both tools; draw pictures."""
+    n_levels = max(1, int(np.ceil(np.log2(side / SIDE_OF_PICTURE))))
+    step = 2**n_levels
+    with tempfile.TemporaryDirectory() as made_folder:
+        folder = Path(made_folder)
+        image, copy, cube = folder / "image.tif", folder / "gdal.tif", folder / "image.gridref"
+        write_image(image, side)
+        shutil.copy(image, copy)
+        gridref.build(image, cube)
+        writing = {
+            name: run_script(code, at, n_levels, memory)
+            for name, code, at in (("gridref", GRIDREF, cube), ("GDAL", GDAL, copy))
+        }
+
+        def by_gdal() -> np.ndarray:
+            with rasterio.open(copy) as file:
+                return file.read(1, out_shape=(-(-side // step), -(-side // step)))
+
+        pictures = {
+            "gridref": lambda: gridref.open_catalog(cube)[f"overview_{n_levels}/band_data"][:],
+            "GDAL": by_gdal,
+            "none": lambda: gridref.open_catalog(cube)["band_data"][0, ::step, ::step],
+        }
+        drawn = {name: picture_seconds(picture) for name, picture in pictures.items()}
+        return Levels(n_levels, writing, drawn)
+
+
+def figures(side: int = 20_000, memory: str = "1GB") -> Iterator[Figure]:
+    found = levels_of(side, memory)
+    ours, theirs = (found.writing[name] for name in ("gridref", "GDAL"))
+    what, image = "times as fast", f"{side:,} x {side:,}"
+    own = f"{ours.seconds:.1f} s"
+    yield Figure(f"write overviews of {image}", theirs.seconds / ours.seconds, "", what, own)
+    yield Figure(f"write overviews of {image}: memory", ours.peak * 1e3, "<= 1,000 MB", "MB")
+    seconds = found.pictures["gridref"][0]
+    yield Figure(f"first picture of {image} with overviews", seconds, "<= 0.5 s", "s")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--side", type=int, default=20_000)
     parser.add_argument("--memory", default="1GB")
-    arguments = parser.parse_args()
-    n_levels = max(1, int(np.ceil(np.log2(arguments.side / SIDE_OF_PICTURE))))
-    with tempfile.TemporaryDirectory() as made_folder:
-        folder = Path(made_folder)
-        image, copy, cube = folder / "image.tif", folder / "gdal.tif", folder / "image.gridref"
-        write_image(image, arguments.side)
-        shutil.copy(image, copy)
-        gridref.build(image, cube)
-        n_bytes = image.stat().st_size
-        print(
-            f"{arguments.side} x {arguments.side} uint16, {n_bytes / 1e6:.0f} MB, {n_levels} levels"
-        )
-        for name, code, at in (("gridref", GRIDREF, cube), ("GDAL", GDAL, copy)):
-            seconds, peak = in_a_process(code, at, n_levels, arguments.memory)
-            print(f"  {name:8} writes levels in {seconds:6.1f} s, most memory {peak:5.0f} MB")
-
-        def by_level() -> np.ndarray:
-            return gridref.open_catalog(cube)[f"overview_{n_levels}/band_data"][:]
-
-        def by_gdal() -> np.ndarray:
-            with rasterio.open(copy) as file:
-                side = -(-arguments.side // 2**n_levels)
-                return file.read(1, out_shape=(side, side))
-
-        def without() -> np.ndarray:
-            step = 2**n_levels
-            return gridref.open_catalog(cube)["band_data"][0, ::step, ::step]
-
-        for name, picture in (("gridref", by_level), ("GDAL", by_gdal), ("none", without)):
-            seconds, shape = picture_seconds(picture)
-            print(f"  {name:8} picture of {shape} in {seconds * 1e3:7.1f} ms")
+    asked = parser.parse_args()
+    found = levels_of(asked.side, asked.memory)
+    print(f"{asked.side} x {asked.side} uint16, {found.n_levels} levels")
+    for name, run in found.writing.items():
+        told = run.failure or f"most memory {run.peak * 1e3:5.0f} MB"
+        print(f"  {name:8} writes levels in {run.seconds:6.1f} s, {told}")
+    for name, (seconds, shape) in found.pictures.items():
+        print(f"  {name:8} picture of {shape} in {seconds * 1e3:7.1f} ms")
     return 0
 
 

@@ -25,7 +25,8 @@ def test_write_list_update_and_drop(cube: Cube) -> None:
     shown = run_command("info", cube.url).stdout
     assert "tas: overlay 0, chunks allx5x5, 100 % covered" in shown
     assert "tas: overlay 0, chunks allx5x5" in run_command("info", cube.url, "tas").stdout
-    gridref.open_catalog(cube.url).append(cube.write(6, np.ones((4, 12, 14), "f4")))
+    appended = run_command("append", cube.url, cube.write(6, np.ones((4, 12, 14), "f4")))
+    assert "tas: overlay 0, chunks allx5x5, 85.7 % covered" in appended.stderr
     assert "85.7 % covered" in run_command("info", cube.url).stdout
     updated = run_command("rechunk", cube.url, "tas", "--update")
     assert "tas: 4x12x14 in chunks of 4x5x5" in updated.stderr

@@ -428,6 +428,8 @@ def overviews_command(
 
 def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:
     """Say what a change did; exit status 1 if files were left out because they failed."""
+    from gridref.faces.cli.described import lines_lost
+
     console = Console(stderr=True)
     catalog = shown_address(catalog)
     for line in after.report.lines:
@@ -439,6 +441,8 @@ def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:
         if not after.report.lines:
             console.print(Text(f"{last.operation} {last.message}"), soft_wrap=True)
         console.print(Text(f"{catalog}: snapshot {last.id}"), soft_wrap=True)
+        for line in lines_lost(before, after):
+            console.print(Text(line), soft_wrap=True)
     if after.report.failed:
         raise typer.Exit(1)
 

@@ -12,7 +12,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from gridref.api.overlays import overlays_of, overviews_of
+from gridref.api.overlays import OverlayInfo, OverviewInfo, overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
 from gridref.errors import NotRepresentableError
 from gridref.faces.cli.console import Console
@@ -71,38 +71,39 @@ def left_out(report: ScanReport) -> list[str]:
     return lines
 
 
-def overlay_lines(group: CatalogGroup, arrays: Container[str]) -> list[str]:
-    """The overlays of some arrays of a catalog, a line each."""
-    lines = []
-    for each in overlays_of(group):
-        if each.array not in arrays:
-            continue
+type _Beside = OverlayInfo | OverviewInfo
+
+
+def lines_beside(group: CatalogGroup, arrays: Container[str]) -> list[str]:
+    """The overlays and overviews of some arrays of a catalog, a line each."""
+    every: list[_Beside] = [*overlays_of(group), *overviews_of(group)]
+    return [_line_beside(each) for each in every if each.array in arrays]
+
+
+def lines_lost(before: CatalogGroup, after: CatalogGroup) -> list[str]:
+    """The overlays and overviews that a change left with less than before, a line each."""
+    covered = {each.id: each.covered for each in overlays_of(before)}
+    shown = {each.array for each in overviews_of(before) if each.is_shown}
+    less = [each for each in overlays_of(after) if each.covered < covered.get(each.id, 0)]
+    hidden = [each for each in overviews_of(after) if each.array in shown and not each.is_shown]
+    return [*map(_line_beside, less), *map(_line_beside, hidden)]
+
+
+def _line_beside(each: _Beside) -> str:
+    size = bytes_in_objects(each.n_bytes, each.n_objects)
+    if isinstance(each, OverviewInfo):
+        command = "gridref overviews"
+        parts = [f"{each.array}: overview, {each.levels_in_words}", size]
+        if not each.is_shown and not each.is_unfinished:
+            parts.append(f"out of date and not shown: the same {command} mends it")
+    else:
+        command = "rechunk"
         parts = [f"{each.array}: overlay {each.number}, chunks {each.chunks_in_words}"]
         parts += filter(None, [each.where_in_words])
-        parts.append(f"{100 * each.covered:.3g} % covered")
-        parts.append(bytes_in_objects(each.n_bytes, each.n_objects))
-        if each.is_unfinished:
-            parts.append("unfinished: the same rechunk goes on")
-        lines.append(", ".join(parts))
-    return lines
-
-
-def overview_lines(group: CatalogGroup, arrays: Container[str]) -> list[str]:
-    """The overviews of some arrays of a catalog, a line each."""
-    lines = []
-    for each in overviews_of(group):
-        if each.array not in arrays:
-            continue
-        parts = [
-            f"{each.array}: overview, {each.levels_in_words}",
-            bytes_in_objects(each.n_bytes, each.n_objects),
-        ]
-        if each.is_unfinished:
-            parts.append("unfinished: the same gridref overviews goes on")
-        elif not each.is_shown:
-            parts.append("out of date and not shown: the same gridref overviews mends it")
-        lines.append(", ".join(parts))
-    return lines
+        parts += [f"{100 * each.covered:.3g} % covered", size]
+    if each.is_unfinished:
+        parts.append(f"unfinished: the same {command} goes on")
+    return ", ".join(parts)
 
 
 def costs_table(costs: Sequence[Mapping[str, Any]]) -> Table:

@@ -193,7 +193,7 @@ def _print_catalog(
     *,
     one_array: bool,
 ) -> None:
-    from gridref.faces.cli.described import left_out, overlay_lines, overview_lines, source_summary
+    from gridref.faces.cli.described import left_out, lines_beside, source_summary
     from gridref.faces.cli.drawing import describe_arrays, draw_grid, draw_tree
 
     if not one_array:
@@ -207,7 +207,7 @@ def _print_catalog(
             console.print(line, highlight=False)
         for line in left_out(group.report):
             console.print(Text.assemble(("left out ", "yellow"), line), soft_wrap=True)
-    for line in (*overlay_lines(group, arrays), *overview_lines(group, arrays)):
+    for line in lines_beside(group, arrays):
         console.print(Text(line), soft_wrap=True)
     if not one_array and group.info.n_checksums:
         console.print(f"{group.info.n_checksums} stored chunks have checksums", highlight=False)
