@@ -533,8 +533,11 @@ def _listed(head: str, lines: Iterable[str]) -> Message:
 _MOST_PROBLEMS, _MOST_VARIABLES = 5, 4
 
 
-def _in_short(problems: Sequence[Problem]) -> list[Message]:
-    """Some problems for a message, of each cause if they can: equal ones share a line."""
+def problems_in_short(problems: Sequence[Problem]) -> list[Message]:
+    """Lines for some problems, of each cause if possible; equal problems share a line.
+
+    The common folder of their files is named once, in a line of its own.
+    """
     variables: dict[Problem, list[str]] = {}
     for problem in problems:
         alike = replace(problem, variable=None)
@@ -563,7 +566,7 @@ def _in_short(problems: Sequence[Problem]) -> list[Message]:
         lines.append(Message(f"all files are in {folder}"))
     if len(variables) > _MOST_PROBLEMS:
         n = len(variables) - _MOST_PROBLEMS
-        lines.append(Message(f"{n} more: gridref plan, and error.problems in Python, list all"))
+        lines.append(Message(f"{n} more: gridref plan --all lists all, in Python error.problems"))
     return lines
 
 
@@ -582,7 +585,7 @@ class CombineError(GridrefError, ValueError):
         self.problems = tuple(problems)
         count = len(self.problems)
         head = f"{count} problem{'s' if count != 1 else ''} in combining:"
-        super().__init__(_listed(head, _in_short(self.problems)))
+        super().__init__(_listed(head, problems_in_short(self.problems)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.problems,), vars(self)

@@ -7,7 +7,7 @@ sizes and values, at the same places in all of them. `FORMS` keeps what follows 
 - `LearnedForms.find` and `keep`: what follows from the bytes outside of given holes.
 - `LearnedForms.get` and `put`: what follows from other forms and from plain values.
 
-Whoever uses them keeps five rules, so that a file cannot change what is read from another one:
+Callers keep five rules. With these, a file cannot change what is read from another one:
 
 1. Read the bytes of this file, verify range and checksum, and only then look them up.
 2. The key holds everything that the value follows from: the bytes, and versions, flags and widths.

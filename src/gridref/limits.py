@@ -49,7 +49,7 @@ class Limits:
     chunk_rows: int = 2**27
     """Chunks of a dataset, stored or not: each is a row of its manifest, of 21 to 25 bytes."""
     sparse_chunk_rows: int = 2**24
-    """Chunks of a dataset of which fewer than one in 64 is stored."""
+    """Chunks of a dataset that stores fewer than one in 64 of them."""
     inline_chunk_bytes: int = 2**28
     """Bytes of a decoded chunk whose values are kept in the references, such as texts."""
     inline_decoded_bytes: int = 2**30

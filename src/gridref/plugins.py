@@ -60,7 +60,7 @@ def plugins(group: str, own: frozenset[str] = frozenset()) -> Mapping[str, Plugi
     """What other packages add to a group, by name, in the order of the names.
 
     gridref's own entry points are not among them: what gridref brings is found without any
-    metadata, of which a frozen application or a bare checkout has none.
+    metadata; a frozen application or a bare checkout has none.
 
     Parameters
     ----------

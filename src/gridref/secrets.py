@@ -153,7 +153,7 @@ def _signed_query(text: str, start: int, *, is_text: bool) -> tuple[int, str]:
 
 
 def _user_end(text: str, start: int, *, is_http: bool, is_text: bool) -> int | None:
-    """Where the server begins in an address of which the protocol ends at `start`.
+    """Where the server begins in an address, if the protocol ends at `start`.
 
     None if no program could tell, and all that is behind may be a password.
     """
@@ -169,7 +169,7 @@ def _user_end(text: str, start: int, *, is_http: bool, is_text: bool) -> int | N
 
 
 def _query_of(text: str, start: int, *, is_http: bool, is_text: bool) -> int:
-    """Where the query begins in an address of which the server begins at `start`; or -1."""
+    """Where the query begins in an address, if the server begins at `start`; or -1."""
     if not is_text:
         found = _ADDRESS_QUERY[is_http].search(text, start)
         return found.start() if found else -1

@@ -302,7 +302,7 @@ def _loaded(dataset: xr.Dataset) -> list[Hashable]:
 
 
 def _check_loaded(dataset: xr.Dataset, head: str, max_bytes: int) -> None:
-    """Check that loaded variables, of which the values are kept, are small."""
+    """Check that loaded variables are small: their values are kept."""
     for name in _loaded(dataset):
         n_bytes = dataset.variables[name].nbytes
         if n_bytes > max_bytes:

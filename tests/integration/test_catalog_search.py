@@ -158,7 +158,7 @@ def test_extents_are_read_bit_by_bit_and_once(
         assert 'data-unread="6"' in page
         monkeypatch.setattr(searching, "READ_SECONDS", 60.0)
         page = asked(url, **{"from": "1900"})
-        assert "5 of 6 catalogs; those of 1 cannot be read" in page
+        assert "5 of 6 catalogs; extents of 1 cannot be read" in page
         monkeypatch.setattr(searching, "READ_SECONDS", 0.0)
         assert names(asked(url, **{"from": "1900"})) == [each.name for each in ALL[:5]]
 

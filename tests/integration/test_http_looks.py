@@ -178,7 +178,7 @@ def test_what_cannot_be_meant_is_said(served: str, asked: str, status: int, word
     [
         (
             "time=2031-01-01",
-            "time has no label near '2031-01-01': they go from 2023-01-01 to 2023-03-01",
+            "time has no label near '2031-01-01': they are from 2023-01-01 to 2023-03-01",
         ),
         ("time=soon", "'soon' is not a date"),
         ("time=2023-02-31", "not a date of this calendar"),

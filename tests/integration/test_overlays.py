@@ -675,7 +675,9 @@ def test_shards_fit_the_memory(tmp_path: Path) -> None:
 def test_a_build_in_place_says_that_overlays_are_empty(cube: Cube) -> None:
     cube.open().rechunk("tas", SERIES)
     built = gridref.build([*map(str, cube.files)], cube.url, concat_dim="time", overwrite=True)
-    said = "overlays of tas hold nothing of what was built; gridref rechunk --update writes them"
+    said = (
+        "overlays of tas cover no element of the new catalog; gridref rechunk --update writes them"
+    )
     assert any(line.startswith(said) for line in built.report.lines)
     assert cube.open().overlays()[0].covered == 0
     assert cube.open().rechunk("tas").overlays()[0].covered == 1

@@ -100,7 +100,7 @@ def test_problems_set_the_exit_status(files: list[str], tmp_path: Path) -> None:
     other = str(write(tmp_path / "other.nc", 22, units="K"))
     status, text = plan(*files, odd, other, "--concat-dim", "time")
     assert status == 1
-    assert "problem t: units differ: none in" in text
+    assert "- t: units differ: none in" in text
     assert "degC in" in text
     status, text = plan(*files, odd, other, "--concat-dim", "time", "--json")
     assert status == 1

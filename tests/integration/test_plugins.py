@@ -85,17 +85,17 @@ def test_a_format_and_a_codec_of_another_package(tmp_path: Path) -> None:
     assert "added by" in listed
     assert "byte-grids" in listed
     without = run_python(["-c", READ], paths=[], folder=work)
-    assert "gridref scans TIFF" in without.stderr
-    assert "byte grids" not in without.stderr
+    assert "SourceFormatError" in without.stderr
 
 
-def test_an_unknown_file_is_told_about_all_formats(tmp_path: Path) -> None:
+def test_the_error_of_an_unknown_file_names_what_lists_all_formats(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"GRIB")
     site = unpack(tmp_path / "site", "byte-grids", FILES, ENTRY_POINTS)
     code = "import gridref; gridref.scan('a.bin')"
     done = run_python(["-c", code], paths=[site], folder=tmp_path)
-    assert "SourceFormatError: the file looks like a GRIB file; gridref scans TIFF," in done.stderr
-    assert "HDF5/NetCDF4, byte grids" in done.stderr
+    assert (
+        "SourceFormatError: the file looks like a GRIB file; `gridref formats` lists" in done.stderr
+    )
 
 
 @pytest.mark.long(but=1)

@@ -94,7 +94,7 @@ def with_aggregations(
             findings[path] = Finding(f"/{path}", Fate.SKIPPED, error.reason, file.url)
     named = {term for variable in variables.values() for term in variable.terms.values()}
     for term in named:
-        findings[term] = Finding(f"/{term}", Fate.NAMED, "says where fragments lie", file.url)
+        findings[term] = Finding(f"/{term}", Fate.NAMED, "names the places of fragments", file.url)
     parts = [scan.report for scan in scanned.values() if isinstance(scan, VirtualGroup)]
     report = _report(group.report, parts, findings, drifts)
     return _replaced(group, arrays, {*found, *named} - {*arrays}).with_changes(report=report)
@@ -286,7 +286,9 @@ class _Aggregation:
         named = "uris" in self.held
         fragments = list(self._in_files(scanned) if named else self._of_values(file))
         if not fragments:
-            raise UnsupportedFeatureError("all of its fragments are missing: nothing says a dtype")
+            raise UnsupportedFeatureError(
+                "all of its fragments are missing, so its dtype is unknown"
+            )
         if not self.dims:
             return fragments[0].array.with_changes(attrs={**fragments[0].array.attrs, **attrs}), ()
         if any(name in attrs for name in _SCALED) and any(
@@ -368,7 +370,8 @@ def as_part(
     swapped = {*array.dims} == {*dims} and array.dims != dims
     if [extent for extent in array.shape if extent != 1] != longer or array.ndim > len(shape):
         raise SourceFormatError(
-            f"the fragment is {array.shape}, and the map says {shape}", Place(source=uri)
+            f"the fragment has the shape {array.shape}, but the map states {shape}",
+            Place(source=uri),
         )
     if swapped:
         raise UnsupportedFeatureError(
@@ -397,7 +400,10 @@ def _edges(
     for row, absent in zip(values, missing, strict=True):
         lengths = tuple(int(length) for length in row[~absent])
         if not lengths or absent[: len(lengths)].any() or min(lengths) < 1:
-            raise SourceFormatError(f"the map says {row.tolist()} of a dimension", place)
+            raise SourceFormatError(
+                f"the map states the lengths {row.tolist()} for a dimension",
+                place,
+            )
         edges.append(lengths)
     return edges
 

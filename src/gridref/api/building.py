@@ -676,7 +676,7 @@ def build(
         lines = (*lines, f"replaced snapshot {parent}, which gridref rollback brings back")
         emptied = dict.fromkeys(e.array for e in after.root.snapshot.overlays if not e.served)
         if emptied:
-            said = f"overlays of {', '.join(emptied)} hold nothing of what was built"
+            said = f"overlays of {', '.join(emptied)} cover no element of the new catalog"
             lines = (*lines, f"{said}; gridref rechunk --update writes them again")
     else:
         put_catalog(access.folder, change)

@@ -1338,7 +1338,7 @@ def _exporter(path: str | None, to: str | None, options: Mapping[str, Any]) -> C
                     f" is no option of an export to {kind}: the ending of the path"
                     f" ({', '.join(_BY_ENDING)}) or ",
                     Option("to"),
-                    " says which export it is",
+                    " to name the kind of export",
                 )
             )
     return call

@@ -402,7 +402,7 @@ def _uses(
             found[file].add(_whole_blocks(edges, int(starts.min()), int(stops.max())))
     for file, elements in found.items():
         if len(elements) != 1:
-            reason = "it lies in several places" if elements else "it is not in the catalog"
+            reason = "it is in several places" if elements else "it is not in the catalog"
             raise InvalidRequestError(
                 f"{reason}, so it cannot be replaced or removed", Place(source=file)
             )

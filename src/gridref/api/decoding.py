@@ -39,7 +39,7 @@ def decoded(name: str, variable: xr.Variable, *, decode_times: bool) -> xr.Varia
     Raises
     ------
     NotRepresentableError
-        If xarray can make nothing of its attributes.
+        If xarray cannot interpret its attributes.
     """
     with refusing_attributes(name):
         import xarray as xr

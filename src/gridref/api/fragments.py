@@ -172,7 +172,7 @@ def _identifier(
         if name in arrays and _is_shown(arrays[name], shape, array.dims, encoding, chunks):
             return f"/{name}", _why_read_otherwise(arrays[name], array, encoding)
     source = chunks.sources[int(chunks.source[0])]
-    return "", f"no variable of {shown_address(source.url)} is stored as it shows it"
+    return "", f"no variable of {shown_address(source.url)} is stored in the same form"
 
 
 def _is_shown(

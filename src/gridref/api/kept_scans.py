@@ -220,7 +220,7 @@ def _unpacked(data: bytes) -> tuple[Source, VirtualGroup] | None:
 
 
 _MESSAGES = {"gridref.errors": ("Message", "Option")}
-"""What a scan left out is told in messages."""
+"""A warning lists what a scan left out."""
 
 
 class _Unpickler(pickle.Unpickler):

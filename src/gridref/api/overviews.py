@@ -305,7 +305,7 @@ def _checked(
             and max(each.factors) != factor
         ):
             reason = Message(
-                f"{each.array} beside it has overviews by {max(each.factors)}: give ",
+                f"{each.array} in the same group has overviews by {max(each.factors)}: give ",
                 Option("factor", max(each.factors)),
             )
             raise InvalidRequestError(reason, place)

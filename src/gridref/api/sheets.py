@@ -75,7 +75,7 @@ class WrittenSheet:
     details
         More of how it was written.
     spill
-        Folder of intermediate files, of which a call that is killed now needs what is left.
+        Folder of intermediate files. If this call is killed, the next one needs what is left in it.
     """
 
     sheet: Sheet

@@ -118,7 +118,7 @@ class Labels:
             first = self.rules.join == "override" and name not in self._growing
             return (
                 Message(
-                    "the first file's labels stand for all, as ",
+                    "the first file's labels are shown for all files, as ",
                     Option("join", "override"),
                     " asks",
                 )
@@ -128,7 +128,9 @@ class Labels:
         first = self.rules.compat == "override" and not self._growing & set(array.dims)
         return (
             Message(
-                "the first file's values stand for all, as ", Option("compat", "override"), " asks"
+                "the first file's values are shown for all files, as ",
+                Option("compat", "override"),
+                " asks",
             )
             if first
             else ""
@@ -340,7 +342,7 @@ def _read_around(
     attrs: Mapping[str, Any],
     at: list[Int64Array],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Some labels, of which no others are read but those between them."""
+    """Some labels. Only labels between them are read."""
     raw = read(tuple(slice(int(part.min()), int(part.max()) + 1) for part in at))
     raw = raw[np.ix_(*(part - part.min() for part in at))]
     return _decoded(raw, attrs), raw

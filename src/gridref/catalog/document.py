@@ -149,7 +149,7 @@ class Snapshot:
         if self.identity not in IDENTITIES:
             raise ValueError(f"the identity of sources is {self.identity!r}")
         if not self.log or self.log[-1].id != self.id:
-            raise ValueError(f"the last commit is not that of the snapshot {self.id!r}")
+            raise ValueError(f"the last commit in the log is not of the snapshot {self.id!r}")
         for name in ("extra", "recipe"):
             if not isinstance(getattr(self, name), Mapping | None):
                 raise ValueError(f"{name} is {getattr(self, name)!r}")
@@ -368,7 +368,7 @@ class Root:
     def _from_json(cls, document: Mapping[str, Any]) -> Root:
         rest = {name: value for name, value in document.items() if name != "checksum"}
         if document["checksum"] != digest_of(rest):
-            raise ValueError("its content is not that of its checksum")
+            raise ValueError("its content does not match its checksum")
         return cls(
             Snapshot.from_json(document["snapshot"]),
             {str(tag): str(name) for tag, name in document["tags"].items()},
@@ -441,7 +441,7 @@ def unzipped(content: bytes, address: str) -> bytes:
         raise CatalogCorruptError(
             beyond(
                 "expanded_text_times",
-                f"a former snapshot of {len(content)} bytes says that it holds more than {most}",
+                f"a former snapshot of {len(content)} bytes states that it has more than {most}",
             ),
             Place(source=address),
         )

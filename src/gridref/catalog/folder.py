@@ -1,7 +1,7 @@
 """The directory of a catalog: local, or on any fsspec filesystem.
 
 `Folder` is all that writing and reading a catalog needs of it: read a file, create one, and replace
-the root file in one step, with all or nothing of what goes with it (`Folder.changing`).
+the root file in one step, with all that belongs to it, or nothing (`Folder.changing`).
 `LocalFolder` and `RemoteFolder` implement it.
 """
 

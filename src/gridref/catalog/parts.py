@@ -373,7 +373,7 @@ class Part:
 
     def rows(self, path: str) -> ArrayRows:
         if path not in self.index:
-            raise self.blocks.corrupt(f"it holds nothing of {path!r}")
+            raise self.blocks.corrupt(f"it has no entry for {path!r}")
         return self.index[path]
 
     def block_rows(self, path: str, n_encodings: int) -> BlockTable:

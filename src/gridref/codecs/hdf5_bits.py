@@ -329,7 +329,7 @@ def _decode(raw: Raw, scaling: _Scaling) -> Raw:
     minimum = header[5 : 5 + min(8, header[4])].ljust(8, b"\0")
     size, count = scaling.dtype.itemsize, scaling.count
     if width > 8 * size:
-        raise ValueError(f"header says that {width} bits are stored of {8 * size}")
+        raise ValueError(f"header states {width} bits for each element of {8 * size} bits")
     if width == 8 * size:
         # All bits were needed: the elements themselves are stored, in the writer's byte order.
         whole = as_u1(raw)[_HEADER_BYTES : _HEADER_BYTES + count * size]
@@ -348,7 +348,7 @@ def _decode(raw: Raw, scaling: _Scaling) -> Raw:
 def _stored_whole(scaling: _Scaling, raw: Raw) -> Raw:
     """A dataset whose distances would need all bits: its elements are stored unchanged."""
     if scaling.width > scaling.dtype.itemsize * 8:
-        raise ValueError(f"{scaling.width} bits were to be stored of {scaling.dtype}")
+        raise ValueError(f"{scaling.width} bits are more than {scaling.dtype} has")
     return raw
 
 

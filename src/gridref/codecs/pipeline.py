@@ -224,7 +224,7 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
             bytes_stages.append((name, decode, n_bytes))
             n_bytes = step.stored_bytes(codec.configuration, n_bytes, spec)
     except KeyError as error:
-        raise DecodeError(f"codec {name} stands at the wrong place in its chain") from error
+        raise DecodeError(f"codec {name} is at the wrong place in its chain") from error
     except Exception as error:
         raise DecodeError(f"codec {name}: {error}") from error
     return _Pipeline(
@@ -316,7 +316,7 @@ def decode_together(
     Raises
     ------
     DecodeError
-        If the bytes are not what the codec chain produces. `decode_chunk` says of which chunk.
+        If the bytes are not what the codec chain produces.
     """
     serial, *coded = encoding.codecs
     found: Sequence[Raw] = data

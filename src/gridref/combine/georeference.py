@@ -203,8 +203,8 @@ def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
     """
     if raster.crs != first.crs:
         message = Message(
-            f"its coordinate reference system is {_crs_name(raster.crs)}, that of "
-            f"{first.name} is {_crs_name(first.crs)}; ",
+            f"its coordinate reference system is {_crs_name(raster.crs)}; "
+            f"{first.name} has {_crs_name(first.crs)}; ",
             Option("grids", "groups"),
             " gives each a group",
         )

@@ -70,7 +70,7 @@ def with_labels(
         for each input.
     """
     if not isinstance(dim, str):
-        raise InvalidRequestError(f"labels go with one dimension, not with {dim!r}")
+        raise InvalidRequestError(f"labels need the name of one dimension, got {dim!r}")
     return _labelled(groups, dim, *label_values(labels))
 
 

@@ -77,7 +77,7 @@ def held_rasters(
     plane
         Names of the dimensions of rows and columns.
     merges
-        Whether inputs hold different variables, each of which is on pixels of its own.
+        Whether inputs hold different variables, each on its own pixels.
     """
     laid = {name: array for name, array in arrays.items() if {*plane} <= {*array.dims}}
     if all((array.blocks.encoding != MISSING_BLOCK).all() for array in laid.values()):
@@ -133,7 +133,7 @@ def _labels(
         own, known = array.attrs.get(name), first.attrs.get(name)
         if value_keys([own, known]) is not None:
             raise InvalidRequestError(
-                f"its {name} are {own!r}, those of the first input are {known!r}: give a pattern "
+                f"its {name} are {own!r}, but the first input has {known!r}: give a pattern "
                 "that reads the labels from the file names",
                 place,
             )
@@ -228,12 +228,12 @@ class Plane(Placement):
     def with_dims(
         self, column: Column, dims: Sequence[str], lengths: Lengths, task: Task
     ) -> Column | None:
-        """Repeat what lies along labels only; all files, or none, must have rows and columns."""
+        """Repeat a variable that has only labels; all files, or none, must have the plane."""
         if not self.plane & {*dims}:
             return self._repeated(column, dims)
         cases = column.cases(lambda kind: str(kind.array.dims))
         y, x = self.growing[-2:]
-        advice = f"only variables along {y} and {x} can be laid beside each other"
+        advice = f"a mosaic needs variables along {y} and {x}"
         task.notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
         return None
 

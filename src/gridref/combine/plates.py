@@ -133,7 +133,7 @@ def _one_image(
         return [Problem("overlap", message, where, tuple(i.file for i in several))]
     described = _described(group, where, first.group, dims)
     if described is None:
-        message = "it holds no image whose axes OME-Zarr knows: time, channels, z, y and x"
+        message = "it has no image with the axes of OME-Zarr: time, channels, z, y and x"
         return [Problem("dimensions-differ", message, where, (first.file,))]
     return PlateImage(first.row, first.column, first.field, first.file, described)
 

@@ -59,8 +59,8 @@ class Values:
     def read_together(self, arrays: Iterable[VirtualArray], kept: Kept) -> None:
         """Read arrays of numbers along one dimension at once, which costs less than one by one.
 
-        Those that `kept` has are not read. What cannot be read is left: whoever asks for it gets
-        the error.
+        Arrays in `kept` are not read again. If an array cannot be read, it is left out here: a rule
+        that asks for it gets the error.
         """
         if self._read is None:
             return

@@ -338,15 +338,14 @@ def scanner_of(location: Location) -> Scanner:
     Raises
     ------
     SourceFormatError
-        If none does; the error says what it looks like, and names all formats if it is not empty.
+        If none does; the error says what the file looks like.
     """
     for scanner in scanners():
         if scanner.recognises(location):
             return scanner
     reason = describe(location)
     if location.is_folder or location.head:
-        known = ", ".join(scanner.name for scanner in scanners())
-        reason = Message(reason, f"; gridref scans {known}")
+        reason = Message(reason, "; `gridref formats` lists what gridref reads")
     raise SourceFormatError(reason, location.place)
 
 

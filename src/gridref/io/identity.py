@@ -53,7 +53,7 @@ class RangeFetcher(Protocol):
 # Checksums of sources: of the whole file, or of ranges spread evenly over it
 
 type Coverage = Literal["sampled", "all"]
-"""What of a file a checksum is of."""
+"""How much of a file its checksum covers."""
 
 type ReadRanges = Callable[[Sequence[int], Sequence[int]], Sequence[bytes]]
 """Takes starts and stops of half-open ranges."""
@@ -81,7 +81,7 @@ def checksum_of(size_bytes: int, read: ReadRanges, coverage: Coverage = "sampled
 
 
 def coverage_of(checksum: str) -> Coverage:
-    """What of a file a checksum is of."""
+    """How much of a file its checksum covers."""
     for coverage, name in (("sampled", _SAMPLED), ("all", "all")):
         if checksum.startswith(f"blake2b:{name}:"):
             return coverage  # type: ignore[return-value]

@@ -139,7 +139,7 @@ def _opened_by(address: str) -> tuple[tuple[str, ...], str]:
     protocols = [link.partition("://")[0] for link in links]
     for protocol in protocols:
         if protocol not in _ARCHIVES | _COPIES:
-            raise ValueError(f"{protocol}:: may not stand in an address")
+            raise ValueError(f"{protocol}:: is not allowed in an address")
     return tuple(p for p in protocols if p in _COPIES), base
 
 

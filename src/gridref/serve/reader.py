@@ -556,7 +556,7 @@ class Reader:
         try:
             return self._read_ranges(task, offset[begins], np.add.reduceat(length, begins))
         except ShortReadError:
-            return self._fetch(task)  # which says of which chunk bytes are missing
+            return self._fetch(task)  # its error names the chunk that lacks bytes
 
     def _fetch(self, task: Task, wanted: Sequence[int] | None = None) -> Sequence[Buffer]:
         rows = task.rows if wanted is None else task.rows.take(np.array(wanted))
@@ -625,7 +625,11 @@ def _why(error: GridrefError) -> str:
         return f"{kind}: {error}"
     if isinstance(error, SourceUnavailableError) and not is_absent(error):
         return f"an object of it cannot be reached ({kind}: {error.place})"
-    what = "is missing" if isinstance(error, SourceUnavailableError) else "is not as it was written"
+    what = (
+        "is missing"
+        if isinstance(error, SourceUnavailableError)
+        else "has changed since it was written"
+    )
     return f"an object of it {what}; drop the overlay, and write it again ({kind}: {error.place})"
 
 

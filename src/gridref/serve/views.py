@@ -296,7 +296,7 @@ def _unsharded(array: VirtualArray, options: ViewOptions) -> ArrayView:
     if options.view is not View.AUTO:
         return _portable(array, options, "")
     if any(dim in array.dims for dim in options.chunks or ()):
-        return _portable(array, options, "other chunks were asked for")
+        return _portable(array, options, "other chunks were requested")
     try:
         native = _native(laid_out(array), rectilinear=options.rectilinear)
     except NotRepresentableError as error:

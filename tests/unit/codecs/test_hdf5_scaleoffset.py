@@ -117,7 +117,7 @@ def test_headers_that_make_no_sense():
     codec = Codec.of("gridref.hdf5_scaleoffset", cd_values=[2, 0, 6, 0, 4, 1, 0, 0])
     encoded = Encoding((6,), np.dtype("i4"), (bytes_codec(np.dtype("i4")), codec))
     for width in (33, 40, 1 << 31):
-        with pytest.raises(DecodeError, match=f"{width} bits are stored of 32"):
+        with pytest.raises(DecodeError, match=f"{width} bits for each element of 32"):
             decode_chunk(width.to_bytes(4, "little") + bytes(60), encoded)
     with pytest.raises(DecodeError, match="6 elements of int32 are not 28"):
         decode_chunk(bytes(60), encoded, (7,))

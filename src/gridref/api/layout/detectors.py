@@ -1,7 +1,7 @@
 """Detectors of layouts: each one looks at facts about the files and proposes candidates.
 
-Files lie along each dimension whose coordinates differ. Where files then have the same labels of
-the same variables, something else has to distinguish them: a scalar coordinate, a date or number
+Files are placed along each dimension whose coordinates differ. If files then have the same labels
+of the same variables, something else has to distinguish them: a scalar coordinate, a date or number
 in the names, an attribute. The first detector that finds candidates ends the search.
 """
 
@@ -153,7 +153,7 @@ def coordinates(facts: Facts) -> list[Candidate]:
     if not varying or not facts.are_apart(facts.boxes):
         return []
     if len(varying) > 1 and is_ragged(facts.groups[0], varying):
-        reason = f"files go on along {' and '.join(varying)}, each by itself"
+        reason = f"{' and '.join(varying)} continue from file to file, each by itself"
         return [Candidate({"concat_dim": list(varying)}, reason)]
     reason = f"coordinates differ along {' and '.join(varying)}"
     n_kinds = len({frozenset(own) for own in facts.variables})
@@ -188,14 +188,14 @@ def times_beside(facts: Facts) -> list[Candidate]:
     ((dim, order),) = facts.by_times.items()
     if list(order) != sorted(order) and dim not in facts.recorded:
         return []
-    reason = f"the times along {dim!r} go on from file to file"
+    reason = f"the times along {dim!r} continue from file to file"
     options: dict[str, Any] = {"concat_dim": dim}
     if dim in facts.labelled and dim in facts.uneven:
         options["layout"] = Ragged()
         reason += ", as many as each has"
     elif dim in facts.labelled and dim in facts.recorded:
         options |= {"order": "given", "combine": CombineOptions(overlap="keep")}
-        reason += ", whose labels begin again in each"
+        reason += ", and the labels begin again in each file"
     return [Candidate(options, reason, order)]
 
 

@@ -222,8 +222,8 @@ def _check_fit(
             reason = f"{twin!r} and {name!r} both are {together!r} of {by.dim} {label}"
         elif together in others or together == by.dim:
             reason = (
-                f"{name!r} would be a part of {together!r}, which is another variable: leave"
-                f" {{variable}} out of {by.pattern.text!r} to name it otherwise"
+                f"{name!r} would become part of {together!r}, another variable: leave"
+                f" {{variable}} out of {by.pattern.text!r} to get another name"
             )
         elif one != other:
             reason = f"{like!r} has {one} and {name!r} has {other}, which cannot be one variable"

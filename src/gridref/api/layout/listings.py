@@ -364,7 +364,7 @@ def _refusing_listing(url: str) -> Iterator[None]:
 def _listed(values: Mapping[str, Any], name: str, file: str) -> Any:
     address = absolute_url(file)
     if address not in values or values[address] is None:
-        what = "says nothing of it there" if address in values else "does not list it"
+        what = "has no value for it" if address in values else "does not list it"
         raise InvalidRequestError(
             Message(Option("inventory", name), f" {what}"), Place(source=file)
         )

@@ -150,7 +150,7 @@ def plan_levels(
 def unwritten_level(
     array: VirtualArray, shape: tuple[int, ...], chunks: tuple[int, ...], coarsening: Coarsening
 ) -> VirtualArray:
-    """A level with its dimensions and dtype, of which nothing is written yet."""
+    """A level with its dimensions and dtype, before anything is written."""
     is_alike = coarsening.dtype == array.dtype
     return VirtualArray.of_one_block(
         shape,

@@ -569,7 +569,7 @@ def _longer(lengths: Sequence[int], axis: int, wanted: int, extent: int, most_el
 
 
 def _common(read: int, write: int, extent: int) -> int:
-    """The length of pieces along an axis, of which boxes that are read and written consist.
+    """The length of pieces along an axis. Boxes that are read and written consist of pieces.
 
     Where a box that is read is longer, and not the whole axis, nor several that are written, this
     is the greatest common divisor, unless that is small.

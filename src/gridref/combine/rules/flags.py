@@ -72,7 +72,7 @@ def _resolved(column: Column, notes: Notes) -> Column:
             array.with_changes(attrs={**array.attrs, **flags}, enumeration=named), moved, known
         )
 
-    done = "numbers are those of the first file that names them"
+    done = "numbered as in the first file that has the name"
     notes.drift("flags", column.path, cases, done if any(moves.values()) else "names of all files")
     return column.map_kinds(change)
 

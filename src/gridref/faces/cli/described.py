@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gridref.api.overlays import OverlayInfo, OverviewInfo, overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
-from gridref.errors import NotRepresentableError
+from gridref.errors import NotRepresentableError, problems_in_short
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.drawing import describe_arrays, draw_tree, layout_table, shortened
 from gridref.faces.cli.options import spelled
@@ -160,7 +160,7 @@ _MOST_GROUPS, _MOST_NAMES, _SHOWN = 12, 4, 80
 
 
 def print_plan(console: Console, combination: Combination, *, as_json: bool, every: bool) -> bool:
-    """Print a combination, with `every` array and drift; return whether it has no problems."""
+    """Print a combination, with `every` array, drift and problem; return whether it has none."""
     if as_json:
         console.print_json(json.dumps(_document(combination)))
         return not combination.problems
@@ -179,9 +179,11 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool, eve
     drifts = _drifts(combination) if every else _kinds_of_drift(combination)
     if drifts.row_count:
         console.print(drifts)
-    for problem in combination.problems:
-        message = spelled(problem.whole)
-        console.print(Text.assemble(("problem ", "bold red"), message))
+    whole = [problem.whole for problem in combination.problems]
+    if whole:
+        console.print(Text("problems:", style="bold red"))
+    for line in whole if every else problems_in_short(combination.problems):
+        console.print(Text(f"- {spelled(line)}"), soft_wrap=True)
     console.print(combination.summary)
     return not combination.problems
 

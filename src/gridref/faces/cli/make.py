@@ -154,7 +154,8 @@ def plan_command(
     files: SomeFiles = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="Show each array, and each drift with its files.")
+        bool,
+        typer.Option("--all", help="Show each array, and each drift and problem with its files."),
     ] = False,
     files_from: FilesFrom = None,
     match: Match = None,

@@ -92,7 +92,7 @@ def to_stac(
     Raises
     ------
     InvalidRequestError
-        If nothing says of what time it is.
+        If its time is not known.
     """
     check_choice("kind", kind, ("item", "collection"))
     if not isinstance(catalog, CatalogGroup):

@@ -272,7 +272,7 @@ def _viewer(
 
 _NEEDS_SCRIPT = (
     "Pictures and values need JavaScript, which is off in this browser. What is below does not; how"
-    " programs read the values is told under Open it."
+    " to read the values with a program, see Open it."
 )
 
 

@@ -287,7 +287,7 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[slice]:
 
 
 def _are_inside(points: Places, corners: Places) -> NDArray[np.bool_]:
-    """Whether points are in quadrilaterals: they lie on the same side of all edges."""
+    """Whether points are inside quadrilaterals: on the same side of all four edges."""
     edges, ways = np.roll(corners, -1, 0) - corners, points - corners
     turns = edges.real * ways.imag - edges.imag * ways.real
     result: NDArray[np.bool_] = (turns.min(0) >= LEAST_TURN) | (turns.max(0) <= -LEAST_TURN)

@@ -137,7 +137,7 @@ def chunk_map(array: VirtualArray, hidden_at: Sequence[int] = ()) -> MapColumns:
     row, row_starts = _along(listed, axes.rows)
     column, column_starts = _along(listed, axes.columns)
     if len(row_starts) * len(column_starts) > MOST_PLACES:
-        raise InvalidRequestError("blocks are cut too differently beside each other for a map")
+        raise InvalidRequestError("neighbouring blocks have too many different edges for a map")
     at = row * len(column_starts) + column
     stored, source, state = _placed(rows, at, len(row_starts) * len(column_starts))
     hidden = tuple(elements.values())

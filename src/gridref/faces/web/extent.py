@@ -1,6 +1,6 @@
 """Find the extent of a group in time and space from the ends of its coordinates.
 
-It is told in words (`extents`), and in dates and degrees that can be compared (`reach_of`).
+`extents` gives it in words, `reach_of` in dates and degrees that can be compared.
 """
 
 from __future__ import annotations

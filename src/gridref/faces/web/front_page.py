@@ -131,7 +131,7 @@ def _count[Catalog: ServedHere](found: Found[Catalog]) -> str:
     if found.n_unread:
         words += f"; extents of {found.n_unread:,} are not read yet"
     if found.n_unreadable:
-        words += f"; those of {found.n_unreadable:,} cannot be read"
+        words += f"; extents of {found.n_unreadable:,} cannot be read"
     return words
 
 

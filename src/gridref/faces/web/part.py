@@ -130,7 +130,7 @@ class Labels:
         return values + 360 * np.round((wanted - values) / 360)
 
     def _ends(self) -> str:
-        return f"they go from {self.words(0)} to {self.words(len(self.values) - 1)}"
+        return f"they are from {self.words(0)} to {self.words(len(self.values) - 1)}"
 
 
 _TIME = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}(?:\.\d{1,6})?))?)?Z?"

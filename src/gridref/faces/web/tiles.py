@@ -72,7 +72,7 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """The coordinates of a dimension, of which the nearest is looked for.
+    """The coordinates of a dimension, to find the nearest one.
 
     Attributes
     ----------

@@ -189,8 +189,8 @@ def open_mfdatatree(
     files
         Paths, URLs, globs or directories.
     concat_dim
-        Dimension, or dimensions, that the files lie along. By default the layout is worked out, as
-        `gridref.build` does.
+        Dimension, or dimensions, along which to join the files. By default it is found as
+        `gridref.build` finds it.
     preprocess
         Applied to the lazy tree of each file first.
     chunks, errors, storage_options, work, **options

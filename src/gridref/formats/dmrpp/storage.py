@@ -133,7 +133,7 @@ def stored_values(variable: Variable, document: Document) -> Stored:
     children.pop("FixedLengthStringArray", None)
     chunks = children.pop("chunks", None)
     if is_repeated or len(children) > 1 or (chunks is not None and len(chunks) and children):
-        raise SourceFormatError("its values are said to be at several places")
+        raise SourceFormatError("the document states several places for its values")
     for name, node in children.items():
         if name == "chunk":
             return _in_granule(variable, [node], {}, document)
@@ -170,7 +170,7 @@ def _in_granule(
         sizes = _integers((lengths[0].text or "").split(), "the shape").tolist()
         chunks = _in_chunks(variable, places, tuple(sizes), filters, document)
     elif places.n > 1:
-        raise SourceFormatError(f"it has {places.n} chunks, whose shape is not stated")
+        raise SourceFormatError(f"it has {places.n} chunks, but the document states no chunk shape")
     elif filters and blocks.n:
         raise UnsupportedFeatureError("compressed data in several linked blocks are not read")
     elif filters:
@@ -282,7 +282,9 @@ def _in_chunks(
     if chunk_bytes > _MAX_CHUNK_BYTES:
         raise UnsupportedFeatureError(f"its chunks of shape {chunk_shape} have {chunk_bytes} bytes")
     if not filters and (places.length != chunk_bytes).any():
-        raise SourceFormatError(f"its chunks of {chunk_bytes} bytes are said to have others")
+        raise SourceFormatError(
+            f"the document states other sizes for its chunks of {chunk_bytes} bytes"
+        )
     coords, rest = np.divmod(places.coords(len(shape)), np.array(chunk_shape, np.int64))
     grid = chunk_counts(shape, chunk_shape)
     numbers = numbers_inside(coords.T, grid) if shape else np.zeros(places.n, np.int64)
@@ -328,7 +330,9 @@ def _in_pieces(
 
 def _require_all(variable: Variable, n_bytes: int) -> None:
     if n_bytes != variable.n_bytes:
-        raise SourceFormatError(f"its {variable.n_bytes} bytes are said to be {n_bytes}")
+        raise SourceFormatError(
+            f"it needs {variable.n_bytes} bytes, but the document states {n_bytes}"
+        )
 
 
 # Values in the document itself
@@ -371,7 +375,7 @@ def _texts_of_variable_length(
     variable: Variable, node: ET.Element, document: Document
 ) -> tuple[Encoding, ChunkManifest]:
     if variable.element.dtype.kind != "T":
-        raise SourceFormatError("it has texts, but its type is another one")
+        raise SourceFormatError("it has texts, but its type is not text")
     n_texts = math.prod(variable.shape)
     _check_size(4 * n_texts, document)
     texts: list[bytes] = []

@@ -223,7 +223,9 @@ def _fields(
 ) -> list[Field]:
     claimed = [_claimed(series, entry) for entry in entries]
     if claimed[0] is not None and claimed[0].claim != first.claim:
-        raise UnfitIndexError("its first message is another field than the first one of the file")
+        raise UnfitIndexError(
+            "its first message is a different field from the first one of the file"
+        )
     unknown = [entry for entry, known in zip(entries, claimed, strict=True) if known is None]
     starts = {at for entry in unknown for at in (entry.offset, entry.offset + entry.length)}
     last = entries[-1]

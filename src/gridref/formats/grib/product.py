@@ -376,7 +376,7 @@ def _interval(
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a field of a forecast is in time, and of which member it is.
+    """The time and the member of a field of a forecast.
 
     Attributes
     ----------

@@ -194,7 +194,7 @@ def _there[T](known: Mapping[int, T], ref: int) -> T:
 
 
 def read_datasets(elements: Elements) -> Contents:
-    """Read what a file says of its data sets.
+    """Read the descriptions of data sets in a file.
 
     Raises
     ------

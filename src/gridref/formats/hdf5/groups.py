@@ -259,7 +259,7 @@ def _gathering(metadata: MetadataPieces, page_bytes: int | None) -> Iterator[Adv
     if metadata.n_requests <= _FEW_REQUESTS:
         return
     n_bytes, n_pieces = metadata.n_bytes, len(metadata.pieces)
-    reason = f"its description, {n_bytes} bytes, lies at {n_pieces} places"
+    reason = f"its metadata, {n_bytes} bytes, is at {n_pieces} places"
     if n_bytes * _MOST_DESCRIPTION > metadata.file_bytes:
         yield Advice(
             f"{reason}, {n_bytes / metadata.file_bytes:.0%} of the file: it holds more, or smaller,"

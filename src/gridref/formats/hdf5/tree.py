@@ -163,7 +163,9 @@ class _Walk:
         self, group: Location, link: Link, name: str, path: str, ancestors: tuple[Address, ...]
     ) -> DatasetNode | GroupNode | SkippedNode:
         if not name or "/" in name:
-            return self.broken(path, SourceFormatError("a link whose name is no name"))
+            return self.broken(
+                path, SourceFormatError("a link has an empty name, or a name with a slash")
+            )
         try:
             there = follow_link(group, link)
             if isinstance(there, Nowhere):

@@ -114,7 +114,7 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
     def _chunk_counts(self, key: str, document: Any) -> tuple[int, ...]:
         if isinstance(document, dict) and document.get("dimension_separator", ".") != ".":
             raise UnsupportedFeatureError(
-                f"{key} says that keys of chunks have slashes; the layout has none", self._place
+                f"{key} states chunk keys with slashes; this layout has no slashes", self._place
             )
         try:
             pairs = list(zip(document["shape"], document["chunks"], strict=True))

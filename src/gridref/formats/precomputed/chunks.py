@@ -44,7 +44,7 @@ def chunk_files(files: StoreFiles, scale: Scale) -> tuple[ChunkManifest, bool]:
         raise UnsupportedFeatureError(beyond("chunk_rows", f"it has {n_chunks} chunks"))
     found = _found(files, scale) if n_chunks else {}
     if limit := chunk_limit(n_chunks, len(found)):
-        what = f"it has {n_chunks} chunks, of which {len(found)} are stored"
+        what = f"it has {n_chunks} chunks; {len(found)} of them are stored"
         raise UnsupportedFeatureError(beyond(limit, what))
     row = np.fromiter(found, np.int64, len(found))
     held = list(found.values())

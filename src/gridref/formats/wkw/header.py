@@ -113,7 +113,7 @@ class Header:
             If it has another header, or blocks are not inside of it, one behind the other.
         """
         if data[:3] != b"WKW" or data[3:8] != self.stated:
-            raise SourceFormatError("its header is not that of header.wkw")
+            raise SourceFormatError("its header differs from header.wkw")
         (first,) = struct.unpack_from("<Q", data, 8)
         if self.is_compressed:
             ends = np.frombuffer(data, "<u8", self.n_blocks, HEADER_BYTES)
