@@ -24,17 +24,18 @@ from tests.uvicorn_server import running
 VISITORS = """\
 ### Names and web pages
 
-The server answers to `localhost`, to the address that it listens at, and to the names of
-`--allow-host` (also behind a proxy); asked under another name it says 421, and without exactly
-one `Host` field 400. Clients in web pages, like zarrita.js, may read only from pages of the
-server itself and of the origins that `--allow-origin` names: else any page could read a server
-that its visitor reaches. `*` allows all.
+The server answers to the names `localhost`, its own address, and those of `--allow-host`, also
+behind a proxy. Other names get 421, and a request without exactly one `Host` field gets 400.
 
-Names of arrays and groups become parts of addresses. fsspec's HTTP filesystem, with which
-zarr-python reads, cuts them at `#` and `?` and takes `%20` for a space; it leaves out line breaks
-and tabs. So these characters, other control characters, and spaces at the ends of names, are shown
-percent-encoded: the array `a?b` is `a%3Fb`, and answers whether a client quotes that once more or
-not. A backslash, which zarr-python takes for a slash, is `%5C` in every Zarr view.
+Clients in web pages, like zarrita.js, can read only from pages of the server itself and from the
+origins of `--allow-origin`. Otherwise, any page could read a server that its visitor can reach. `*`
+allows all origins.
+
+Names of arrays and groups become parts of addresses. zarr-python reads with fsspec's HTTP
+filesystem, which cuts addresses at `#` and `?`, takes `%20` for a space, and drops line breaks and
+tabs. The server therefore shows these characters, other control characters, and spaces at the ends
+of names percent-encoded: the array `a?b` is `a%3Fb`. Clients may encode that name once more. In
+every Zarr view a backslash is `%5C`, because zarr-python takes it for a slash.
 """
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
@@ -57,18 +58,21 @@ VERSION_LINE = "Versions: "
 INTRODUCTION = """\
 # Which client reads what
 
-Made by `make clients` out of the conformance tests, which fail when it is out of date. Every cell
-was read and compared, bit for bit, with what the original reader (h5py, netCDF4, tifffile) returns:
-over HTTP from `gridref serve`, or without a server through fsspec (`gridref::file://…`).
+If you do not know which client will read, serve the `portable` view on a regular grid, without
+shards: every client here reads it.
 
-- **yes**: equal. **refuses**: the client raises an error, as it does not know this grid, codec or
-  data type. No client ever returned anything else.
-- `native` sends the stored bytes untouched, `portable` decodes them on the way. The portable view
-  on a regular grid, without shards, is read by every client here.
+Each cell is a test. The client reads over HTTP from `gridref serve`, or without a server through
+fsspec (`gridref::file://…`). The result is compared, bit for bit, with the original reader (h5py,
+netCDF4, tifffile). `make clients` writes this page; the tests fail if it is out of date.
+
+- **yes**: equal. **refuses**: the client raises an error, because it does not know this grid, codec
+  or data type. No client ever returned anything else.
+- `native` sends the stored bytes unchanged. `portable` decodes them on the way.
 - `gzip` over stored zlib chunks is the stored data in another wrapper: nothing is compressed again.
 - zarr-python, xarray and dask read rectilinear grids with
   `zarr.config.set({"array.rectilinear_chunks": True})`.
-- icechunk keeps native chunks as virtual references; it takes no shards, which lie in pieces.
+- icechunk keeps native chunks as virtual references. It takes no shards, because their bytes are in
+  several pieces.
 """
 
 
@@ -218,7 +222,7 @@ def render(results: Results) -> str:
         "",
         "## Requests of one chunk read",
         "",
-        "One element of an HDF5 array in an emulated shard (portable view), metadata left out.",
+        "One element of an HDF5 array in an emulated shard (portable view), without metadata:",
         "",
     ]
     for name, trace in results.traces.items():

@@ -27,16 +27,19 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "doors.md"
 INTRODUCTION = """\
 # Which door opens what
 
-Made by `make doors` out of the conformance tests, which fail when it is out of date. Arrays of all
-shared test files and of generated ones, one of each dtype, encoding and layout, are
-opened through each door; of large arrays the first and last corners are read. Doors that only add
-a transport or a pipeline to another one are tried with one array of each kind.
+A door is a way to open an array. The conformance tests try each door with arrays of all shared test
+files, and with generated arrays of each dtype, encoding and layout. If a door only adds a transport
+or a pipeline to another door, they try one array of each kind. Of large arrays they read the first
+and the last corner. `make doors` writes this page; the tests fail if it is out of date.
 
-- **equal**: every bit is as the own reader gives it, which other tests compare with the oracle of
-  each format. **refused**: an error names the array and the reason. No door returned anything else.
-- Compounds with arrays as members are raw bytes through Zarr, which has no type for them; the bytes
-  are compared. References of uneven chunks need `array.rectilinear_chunks` of zarr-python.
-- Stored values are compared (`mask_and_scale=False`); decoding is xarray's own, whatever the door.
+- **equal**: every bit equals the result of gridref's own reader. Other tests compare that reader
+  with the original reader of each format.
+- **refused**: an error names the array and the reason.
+
+No door returned anything else. The tests compare stored values (`mask_and_scale=False`); xarray
+decodes them in the same way for each door. Zarr has no type for compounds with arrays as members:
+they are raw bytes, and the bytes are compared. References with uneven chunks need zarr-python's
+`array.rectilinear_chunks`.
 """
 
 

@@ -127,7 +127,7 @@ def test_on_the_command_line(archive: tuple[Path, pd.DataFrame]) -> None:
     ("change", "options", "message"),
     [
         ({}, {"labels": {"run": "column:run"}}, "no column 'run': there are model, member"),
-        ({"model": ["x", "", "y", "y"]}, {"labels": {"model": "column:model"}}, "says nothing"),
+        ({"model": ["x", "", "y", "y"]}, {"labels": {"model": "column:model"}}, "has no value"),
         ({"path": ["d.nc", "b.nc", "c.nc", "q.nc"]}, {"labels": {"model": "column:model"}},
          "does not list it"),
     ],

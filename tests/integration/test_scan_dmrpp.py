@@ -559,19 +559,19 @@ HOSTILE = {
     "size of a dimension": '<Byte name="v"><Dim size="-1"/></Byte>',
     "dimension '/x' is not": '<Byte name="v"><Dim name="/x"/></Byte>',
     "enumeration 'e' is not": '<Enum name="v" enum="e"/>',
-    "are said to be 6": variable(chunks(chunk(0, 6))),
+    "states 6": variable(chunks(chunk(0, 6))),
     "beyond the end": variable(chunks(chunk(4090, 8))),
     "without bytes": variable(chunks(chunk(0, 0))),
     "where no file has bytes": variable(chunks(chunk(2**50, 8))),
     "offset of a chunk is '11": variable(chunks(chunk(2**60, 8))),
     "offset of a chunk is '-1'": variable(chunks(chunk(-1, 8))),
-    "shape is not stated": variable(chunks(chunk(0, 4), chunk(4, 4))),
+    "states no chunk shape": variable(chunks(chunk(0, 4), chunk(4, 4))),
     "places of the grid": variable(chunks(chunk(0, 4, "1"), lengths="2")),
     "the grid, each at one": variable(chunks(chunk(0, 4, "2"), chunk(4, 4, "2"), lengths="2")),
     "at places of the": variable(chunks(chunk(0, 4, "4"), lengths="2")),
     "a number for each": variable(chunks(chunk(0, 4, "0,0"), lengths="2")),
     "do not fit its shape": variable(chunks(chunk(0, 4, "0"), lengths="2 2")),
-    "of 4 bytes are said": variable(chunks(chunk(0, 3, "0"), lengths="2")),
+    "other sizes for its chunks of 4 bytes": variable(chunks(chunk(0, 3, "0"), lengths="2")),
     "have 2000000000000 bytes": variable(
         chunks(chunk(0, 3, "0"), lengths="1000000000000", about='compressionType="deflate"')
     ),
@@ -581,7 +581,7 @@ HOSTILE = {
     "linked blocks are not": variable(
         chunks(chunk(0, 4, "0", 'LinkedBlockIndex="0"'), lengths="4", about='LBChunk="true"')
     ),
-    "to be at several places": variable(chunks() + chunks(chunk(0, 8))),
+    "states several places for": variable(chunks() + chunks(chunk(0, 8))),
     "it has 33 dimensions": variable(chunks(chunk(0, 1)), (1,) * 33),
     "compressed data in several": variable(
         chunks(block(0, 4), block(8, 4), about='compressionType="deflate"')
@@ -589,7 +589,7 @@ HOSTILE = {
     "several places": variable(chunks(chunk(0, 8)) + "<dmrpp:compact>AAA=</dmrpp:compact>"),
     "dmrpp:other": variable("<dmrpp:other/>"),
     "not base64": variable("<dmrpp:compact>?</dmrpp:compact>"),
-    "said to be 2": variable("<dmrpp:compact>AAA=</dmrpp:compact>"),
+    "states 2": variable("<dmrpp:compact>AAA=</dmrpp:compact>"),
     "cannot be inflated": variable("<dmrpp:missingdata>AAAA</dmrpp:missingdata>"),
     "no stream of 8 bytes": variable(
         f"<dmrpp:missingdata>{packed(zlib.compress(bytes(10**6)))}</dmrpp:missingdata>"
@@ -597,7 +597,7 @@ HOSTILE = {
     "raise max_inline_bytes": variable("<dmrpp:missingdata/>", (2**40,)),
     "more than 4 texts": variable('<dmrpp:vlsa><v c="999999999999"/></dmrpp:vlsa>', kind="String"),
     "1 of 4 texts": variable("<dmrpp:vlsa><v/></dmrpp:vlsa>", kind="String"),
-    "type is another": variable("<dmrpp:vlsa><v/></dmrpp:vlsa>"),
+    "type is not text": variable("<dmrpp:vlsa><v/></dmrpp:vlsa>"),
     "type Opaque": variable(chunks(chunk(0, 8)), kind="Opaque"),
     "members are at": variable(
         '<Byte name="a"/>' + chunks(chunk(0, 8), about='structOffset="1 2"'), kind="Structure"

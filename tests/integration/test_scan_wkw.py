@@ -224,7 +224,7 @@ def test_a_series_is_built_appended_and_read(tmp_path: Path) -> None:
         (3, 2, UnsupportedFeatureError, "version 2"),
         (4, 0x4F, UnsupportedFeatureError, "its blocks have"),
         (4, 0xF2, UnsupportedFeatureError, "chunk_rows"),
-        (4, 0x12, SourceFormatError, "not that of header.wkw"),
+        (4, 0x12, SourceFormatError, "differs from header.wkw"),
         (5, 0, UnsupportedFeatureError, "blocks of kind 0"),
         (5, 9, UnsupportedFeatureError, "blocks of kind 9"),
         (6, 11, UnsupportedFeatureError, "type 11"),

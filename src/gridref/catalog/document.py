@@ -441,7 +441,7 @@ def unzipped(content: bytes, address: str) -> bytes:
         raise CatalogCorruptError(
             beyond(
                 "expanded_text_times",
-                f"a former snapshot of {len(content)} bytes states that it has more than {most}",
+                f"a former snapshot of {len(content)} bytes states that it holds more than {most}",
             ),
             Place(source=address),
         )

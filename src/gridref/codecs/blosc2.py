@@ -274,7 +274,7 @@ def one_chunk(data: bytes) -> bytes:
     """The chunk at the start of `data`: its size is the fourth word of its header."""
     size = int.from_bytes(data[12:16], "little")
     if not 16 <= size <= len(data):
-        raise ValueError(f"its header states {size} bytes, got {len(data)}")
+        raise ValueError(f"header states a chunk of {size} bytes, got {len(data)}")
     return data[:size]
 
 

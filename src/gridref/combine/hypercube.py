@@ -216,7 +216,7 @@ class Hypercube(Placement):
         """Repeat the arrays that lack dimensions along them, where their files say labels."""
         complete = self._with(column, dims)
         if complete is None:
-            message = f"it cannot be repeated along {' and '.join(dims)}: it has no labels there"
+            message = f"it has no labels along {' and '.join(dims)}, so it cannot be repeated"
             task.notes.problem("labels-missing", column.path, message, column.files)
             return None
         if any(dim in kind.array.dims for dim in dims for kind in column.kinds):

@@ -231,7 +231,7 @@ def test_one_label_for_each_input(n_labels: int) -> None:
 
 
 def test_stacking_takes_one_dimension() -> None:
-    with pytest.raises(InvalidRequestError, match="labels go with one dimension"):
+    with pytest.raises(InvalidRequestError, match="labels need the name of one dimension"):
         with_labels([VirtualGroup()], ["t"], [1])  # type: ignore[arg-type]
 
 

@@ -75,7 +75,11 @@ def test_images_of_other_sizes_are_no_one_array() -> None:
     ("images", "cause", "words"),
     [
         ([image("A1", 1), image("A1", 1)], "overlap", "field 1 of well A1 is in 2 files"),
-        ([image("A1", 1), image("B2", 3, dims="yq")], "dimensions-differ", "no image whose axes"),
+        (
+            [image("A1", 1), image("B2", 3, dims="yq")],
+            "dimensions-differ",
+            "no image with the axes",
+        ),
         ([PlateImage("A", "1", 1, "a.tif", VirtualGroup())], "dimensions-differ", "no image"),
     ],
 )
