@@ -373,22 +373,24 @@ def names_column(names: Sequence[str], numbers: NDArray[np.integer[Any]]) -> pa.
     )
 
 
-def blocks_table(path: str, blocks: BlockTable, first_row: Int64Array) -> pa.Table:
-    """The rows of an array's blocks, with new first rows."""
+def blocks_table(arrays: Mapping[str, BlockTable], first_rows: Sequence[Int64Array]) -> pa.Table:
+    """The rows of the blocks of arrays, by their paths, with new first rows."""
+    tables = list(arrays.values())
+    array = np.repeat(np.arange(len(tables)), [len(blocks) for blocks in tables])
     columns = [
-        names_column([path], np.zeros(len(blocks), np.int64)),
-        blocks.encoding.astype(np.int32),
-        first_row,
-        *(per_axis_column(getattr(blocks, name)) for name in _NESTED),
+        names_column(list(arrays), array),
+        np.concatenate([blocks.encoding for blocks in tables]),
+        np.concatenate(first_rows),
+        *(per_axis_column(*(getattr(blocks, name) for blocks in tables)) for name in _NESTED),
     ]
     return table_of(columns, BLOCK_SCHEMA)
 
 
-def per_axis_column(values: NDArray[Any]) -> pa.Array:
-    """A column of lists, one number an axis, of int64 (n_rows, ndim)."""
-    n_rows, ndim = values.shape
-    starts = column_of(np.arange(n_rows + 1) * ndim, pa.int32())
-    flat = column_of(values.reshape(-1), pa.int64())
+def per_axis_column(*values: NDArray[Any]) -> pa.Array:
+    """A column of lists, one number an axis, of int64 (n_rows, ndim) after each other."""
+    ndims = np.repeat([each.shape[1] for each in values], [each.shape[0] for each in values])
+    starts = column_of(np.concatenate([[0], np.cumsum(ndims)]), pa.int32())
+    flat = column_of(np.concatenate([each.reshape(-1) for each in values]), pa.int64())
     return pa.ListArray.from_arrays(starts, flat).cast(PER_AXIS)
 
 

@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.catalog.checksums import ChecksumRows, write_checksums
@@ -321,7 +320,9 @@ def write_part(
             checksums.add(batch)
     found = rows.finished()
     with TableWriter(folder, names[1], BLOCK_SCHEMA) as blocks:
-        _write_blocks(blocks, arrays, layouts)
+        if arrays:
+            rows_of = {path: array.blocks for path, array in arrays.items()}
+            blocks.write(blocks_table(rows_of, [layout.first_row for layout in layouts]))
         blocks.index = json.dumps({path: each.to_json() for path, each in found.items()})
     after, numbers, rest = split(rows.urls, prefixes)
     with TableWriter(folder, names[2], SOURCE_SCHEMA) as sources:
@@ -436,14 +437,3 @@ def _add_counts(sums: np.ndarray[Any, Any], batch: ChunkBatch) -> None:
     ]
     for position, column in enumerate(columns):
         sums[batch.array[heads], position] += np.add.reduceat(column.astype(np.int64), heads)
-
-
-def _write_blocks(
-    writer: TableWriter, arrays: Mapping[str, VirtualArray], layouts: list[RowLayout]
-) -> None:
-    parts = [
-        blocks_table(path, array.blocks, layout.first_row)
-        for (path, array), layout in zip(arrays.items(), layouts, strict=True)
-    ]
-    if parts:
-        writer.write(pa.concat_tables(parts).unify_dictionaries())
