@@ -1,4 +1,4 @@
-"""What a child process of ``os.fork`` makes anew: locks, threads and connections of its parent.
+"""Renew locks, threads and connections in a child process of ``os.fork``.
 
 Only the forking thread lives on in the child. A lock that another one held there would stay locked
 for ever, and a pool of threads would take work that nobody does. Connections of fsspec's event loop

@@ -30,7 +30,7 @@ _MOST_CUTS, _MOST_HOLES = 8, 512
 
 
 class LearnedForms(LRU[Any]):
-    """What follows from metadata, by keys of which the first item says what it is."""
+    """What follows from metadata. The first item of a key names its kind."""
 
     def remembers[Piece: bytes | str | tuple[Any, ...], **P, R](
         self, parse: Callable[Concatenate[Piece, P], R]

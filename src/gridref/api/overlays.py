@@ -38,7 +38,7 @@ class OverlayInfo:
     chunks
         Chunk lengths along each dimension; -1 for all of it.
     where
-        First and last label along the dimensions of which it holds a part.
+        First and last label along each dimension that it covers in part.
     covered
         Which part of the elements of the array it answers for, from 0 to 1.
     n_objects, n_bytes

@@ -87,7 +87,7 @@ class LevelSheet(Sheet):
 class OverviewEntry(Covering[LevelSheet]):
     """An overview of an array, which has at most one.
 
-    Its coverage says of which elements of the array it is made.
+    Its coverage gives the elements of the array that it is made from.
 
     Attributes
     ----------

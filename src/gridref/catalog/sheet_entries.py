@@ -193,7 +193,7 @@ class Covering[S: Sheet]:
                 raise ValueError(f"an overlay reaches beyond its array: {cover!r}")
 
     def covering(self, coverage: Iterable[Cover]) -> Self:
-        """The same with another coverage, of which the largest boxes stay; unused sheets go."""
+        """The same with the largest boxes of another coverage, without unused sheets."""
         complete: list[Cover] = []
         begun: list[Cover] = []
         for cover in sorted(coverage, key=lambda cover: -cover.n_elements):

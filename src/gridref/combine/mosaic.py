@@ -336,7 +336,7 @@ def check_tolerance(tolerance: float) -> None:
 
 
 def _checked(rules: CombineOptions) -> CombineOptions:
-    """The options, all of which mean something for a mosaic."""
+    """The options. All of them apply to a mosaic."""
     if rules.overlap == "keep":
         raise InvalidRequestError(
             Message(

@@ -1,4 +1,4 @@
-"""Ragged rows of a group: how long they are, and which of them a slice takes."""
+"""Find the ragged rows of a group: their lengths, and which of them a slice takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A variable as a table for DuckDB: a row for each element, read only where a query wants it.
+"""Show a variable as a table for DuckDB: a row for each element, read only if a query needs it.
 
 DuckDB asks a dataset of pyarrow for a scan, and hands it the columns and the filter of the query.
 `ValueTable` finds by the filter which labels of each dimension may be wanted. The rest is not read.
@@ -24,7 +24,7 @@ from gridref.model.array import VirtualGroup
 from gridref.typing import Int64Array
 
 _MOST_PIECES = 1024
-"""Into so many pieces at most are the labels of a dimension cut, of which a filter leaves some."""
+"""Most pieces into which the labels of a dimension are cut. A filter keeps some of them."""
 _BATCH_ROWS = 1 << 20
 
 

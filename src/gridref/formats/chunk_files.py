@@ -1,4 +1,4 @@
-"""Data that is a folder with a file for each chunk, local or on any fsspec filesystem.
+"""Find the files of chunks in a folder, local or on any fsspec filesystem.
 
 `StoreFiles` reads metadata documents and lists the files of chunks. `ChunkFiles` is the protocol
 that the scanner of Zarr stores needs: references of kerchunk implement it, too. `whole_files` makes

@@ -1,4 +1,4 @@
-"""Contiguous data as stored chunks, without moving any bytes.
+"""Describe contiguous data as stored chunks, without moving any bytes.
 
 Formats keep arrays as one run of elements in C order. Large ones are split, so that reading a few
 elements does not read all of them.

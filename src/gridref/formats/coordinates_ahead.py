@@ -1,4 +1,4 @@
-"""Coordinates, fetched along with the metadata.
+"""Fetch coordinates together with the metadata.
 
 Combining files compares their coordinates. `keep_coordinates` fetches the stored bytes of small
 coordinates during the scan and keeps them, so that combining sends no further requests. Of local

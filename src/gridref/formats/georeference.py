@@ -1,4 +1,4 @@
-"""Georeferenced images: from the places of pixels to coordinates, as rioxarray names them.
+"""Turn the places of pixels into coordinates, named as rioxarray names them.
 
 Sources: CF conventions 1.11, section 5.6 "Grid Mappings"; rioxarray's ``spatial_ref`` coordinate
 with a ``GeoTransform`` attribute in GDAL's order.

@@ -1,4 +1,4 @@
-"""Files that describe another file beside them, if they exist.
+"""Find files that describe another file beside them.
 
 Nothing promises them. So a folder is asked for each name once, and only for the name that it had:
 files in a folder without any cost no further request.

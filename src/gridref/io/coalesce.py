@@ -43,7 +43,7 @@ class Merging:
 LOCAL_MERGING = Merging(16 * 2**10, 8 * 2**20)
 """For files: copying 16 KiB out of the page cache takes as long as one more system call."""
 REMOTE_MERGING = Merging(256 * 2**10, 16 * 2**20)
-"""For requests over a network, several of which are under way at once."""
+"""For requests over a network, with several in flight at once."""
 
 
 @dataclass(frozen=True, eq=False)

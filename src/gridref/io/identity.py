@@ -1,4 +1,4 @@
-"""The identity of sources and chunks: check that they are still what was scanned.
+"""Check that sources and chunks are still the ones that were scanned.
 
 `check_identity` compares size, version and time of change. `check_content` compares checksums, also
 for a file that was moved. `read_checked` reads byte ranges and verifies the CRC-32C of the stored

@@ -1,12 +1,11 @@
 """Write an array as Zarr v3 objects, unit by unit as planned. A killed run can be continued.
 
-An object appears under its name whole or not at all, and is never replaced. A run that was killed
-is therefore continued by the same call: objects that are there are kept, and units of which all
-objects are there are not read.
+An object appears under its name whole or not at all, and is never replaced. The same call therefore
+continues a killed run: it keeps existing objects, and does not read units whose objects all exist.
 
 A shard has the payloads of its chunks in C order, a CRC-32C of each, and the index. Readers find
-payloads by the index, and never see what lies between them: the CRC-32C are for those who keep
-references to the chunks, like a catalog.
+payloads by the index and ignore the bytes between them. The CRC-32C are for catalogs and
+others that keep references to the chunks.
 """
 
 from __future__ import annotations
@@ -574,7 +573,7 @@ def _elsewhere(
     path: str | None,
     progress: Callable[[int, int], None] | None,
 ) -> Rewritten:
-    """Write the units of one pass on workers, each of which writes the objects of its units."""
+    """Write the units of one pass on workers. Each worker writes the objects of its units."""
     begun = time.perf_counter()
     task = partial(_unit, plan, reader, sink, prefix, path)
     parts: list[Rewritten] = []

@@ -178,7 +178,7 @@ def _moves(names: _Names, target: _Names) -> dict[int, int] | None:
     if not moved:
         return {}
     if any(mask is not None for _, mask in (*names.values(), *target.values())):
-        return None  # bits, of which a number may have several
+        return None  # bits: a number may have several
     if len(set(names.values())) < len(names):
         return None  # two names of one number
     becomes = set(moved.values())

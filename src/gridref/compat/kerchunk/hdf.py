@@ -30,8 +30,8 @@ class SingleHdf5ToZarr:
     Parameters
     ----------
     h5f
-        Address of the file; or an open file of fsspec, or an ``h5py.File``, of which `url` says
-        where it is.
+        Address of the file; or an open file of fsspec, or an ``h5py.File``, with its address in
+        `url`.
     url
         Address of an open file.
     spec

@@ -1,4 +1,4 @@
-"""The references that are combined: loaded, and as groups."""
+"""Load the references to combine, as groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Input", "Opening", "load_inputs"]
 
 
 _CONSOLIDATED = ".zmetadata"
-"""A copy of all documents, of which `preprocess` may have changed the originals."""
+"""A copy of all documents: `preprocess` may have changed the originals."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Where the values of a coordinate come from: the selectors of ``coo_map``.
+"""Find the values of a coordinate: the selectors of ``coo_map``.
 
 Source: the interface of kerchunk 0.2.10, ``kerchunk.combine.MultiZarrToZarr``.
 """

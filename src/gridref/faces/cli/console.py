@@ -1,4 +1,4 @@
-"""Print to the terminal what files of strangers hold: as text, never as commands to the terminal.
+"""Print contents of strangers' files to the terminal as text, never as terminal commands.
 
 Names and attributes may have control characters, which clear the screen, set its title or turn the
 direction of writing, and square brackets, which rich takes for styles.

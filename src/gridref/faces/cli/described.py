@@ -1,4 +1,4 @@
-"""What commands print of catalogs, plans and files. Imported when there is something to print."""
+"""Print descriptions of catalogs, plans and files. Imported only when needed."""
 
 from __future__ import annotations
 

@@ -243,8 +243,8 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         _SCANNING,
     ),
     "hints": _text(
-        "dmrpp: read the DMR++ document beside each remote HDF5 file first; it tells where the "
-        "metadata are. This saves requests if they are spread over the file. Default: none.",
+        "dmrpp: read the DMR++ document beside each remote HDF5 file first, to find the "
+        "metadata. This saves requests if it is spread over the file. Default: none.",
         _SCANNING,
     ),
     "parser": _text(

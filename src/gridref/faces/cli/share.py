@@ -71,7 +71,7 @@ def serve_command(
     """Serve catalogs over HTTP to any Zarr v3 client.
 
     A catalog cube.gridref opens at http://HOST:PORT/cube/portable (any client) and
-    http://HOST:PORT/cube/native (chunks as stored, where Zarr can say what they are).
+    http://HOST:PORT/cube/native (stored chunks, if Zarr can describe them).
 
     Examples
     --------

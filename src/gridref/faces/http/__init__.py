@@ -1,4 +1,4 @@
-"""Catalogs over HTTP: every Zarr v3 client reads them, knowing nothing of gridref."""
+"""Serve catalogs over HTTP to every Zarr v3 client, which need not know gridref."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer requests for values that the server works out.
+"""Answer requests for values that the server computes.
 
 ======================== ================================================================
 ``/NAME/look/PATH``      a plane of an array, or every so many elements of it

@@ -1,4 +1,4 @@
-"""Work that takes a while: in few threads, as long as the client waits for it."""
+"""Run long work in few threads, as long as the client waits for it."""
 
 from __future__ import annotations
 

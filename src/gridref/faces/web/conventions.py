@@ -1,4 +1,4 @@
-"""Find what weather radars (ODIM_H5) and beamlines (NeXus) state in other places than CF does.
+"""Find what weather radars (ODIM_H5) and beamlines (NeXus) state differently from CF.
 
 Sources: ODIM_H5 2.4 (OPERA), 4.2 "where" and 4.4 "what"; NXdata of the NeXus data format.
 """

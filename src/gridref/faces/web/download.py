@@ -1,4 +1,4 @@
-"""Choose what a file for download holds: a part of an array, and what belongs to that part."""
+"""Choose the content of a file for download: a part of an array, and what belongs to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find where the elements of an array are on earth: what the viewer draws maps by.
+"""Find where the elements of an array are on earth, for the maps of the viewer.
 
 Sources: CF conventions 1.11, 4.1, 4.2 (units of degrees), 5.2 (two-dimensional coordinates),
 5.6 and appendix F (grid mappings).

@@ -1,4 +1,4 @@
-"""Look at a plane of an array: every so many of its elements, in bounded time.
+"""Read a plane of an array at lower resolution, in bounded time.
 
 A picture has a thousand elements a side, and an array may have a hundred times as many. What is
 read for it is bounded: of an array without overviews chunks are left out, if there are too many.

@@ -1,4 +1,4 @@
-"""What stored numbers mean: packing, missing values and valid range of the CF conventions.
+"""Interpret stored numbers by the CF conventions: packing, missing values and valid range.
 
 ``web/viewer/meaning.js`` says the same for browsers. Source: CF conventions 1.11, 2.5.1 and 8.1.
 """

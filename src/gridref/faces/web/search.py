@@ -1,4 +1,4 @@
-"""Find catalogs among many by what they hold: words, times and boxes on earth."""
+"""Search many catalogs by their content: words, times and boxes on earth."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Search:
     Attributes
     ----------
     text
-        Words, all of which have to be there.
+        Words. All of them must be there.
     since, until
         Dates like ``2001``, ``2001-05`` or ``2001-05-20``; empty for any.
     box

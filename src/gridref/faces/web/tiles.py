@@ -324,7 +324,7 @@ def coloured(values: NDArray[Any], low: float, high: float) -> NDArray[np.uint8]
 
 
 def png(pixels: NDArray[np.uint8], colours: bytes) -> bytes:
-    """A picture of numbers of colours, the first of which is transparent."""
+    """A picture of numbers of colours. The first colour is transparent."""
     height, width = pixels.shape
     lines = np.zeros((height, width + 1), np.uint8)  # each behind the number of its filter: none
     lines[:, 1:] = pixels

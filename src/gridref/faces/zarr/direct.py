@@ -1,4 +1,4 @@
-"""The codec of the direct view: zarr-python lets our reader read what is wanted of a chunk.
+"""The codec of the direct view: zarr-python passes it a selection, and our reader reads it.
 
 If an array's only codec decodes partially, zarr fetches no chunks. It calls the codec once for each
 chunk of the grid with the part of it that is wanted. The codec reads that part with the planner,

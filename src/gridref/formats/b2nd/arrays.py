@@ -1,4 +1,4 @@
-"""A Blosc2 array as a virtual array.
+"""Turn a Blosc2 array into a virtual array.
 
 A frame has a header, which states shapes and data type, the chunks, their offsets (compressed), and
 a trailer with attributes. A scan reads all but the chunks. How long a chunk is, it says itself: its
@@ -50,7 +50,7 @@ _COMPUTED = ("b2o", "LazyArray", "proxy-source")
 
 
 def scan_file(file: ScanFile, head: bytes, name: str, options: ScanOptions) -> VirtualGroup:
-    """Describe a contiguous frame, of which `head` is the beginning.
+    """Describe a contiguous frame; `head` is its beginning.
 
     Raises as `gridref.formats.scan` does.
     """

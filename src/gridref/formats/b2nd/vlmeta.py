@@ -1,4 +1,4 @@
-"""The variable-length metadata of a Blosc2 frame, which its trailer holds, as attributes.
+"""Read the variable-length metadata in the trailer of a Blosc2 frame, as attributes.
 
 Each value is a chunk whose content is msgpack.
 Sources: C-Blosc2, ``README_CFRAME_FORMAT.rst``;

@@ -1,4 +1,4 @@
-"""A DMR++ document as a virtual group.
+"""Turn a DMR++ document into a virtual group.
 
 `scan_dmrpp` reads the document, and makes an array of each variable. A variable that cannot be
 served faithfully is refused for itself.

@@ -1,4 +1,4 @@
-"""The XML of a DMR++ document: groups, dimensions and attributes.
+"""Read the XML of a DMR++ document: groups, dimensions and attributes.
 
 `read_document` parses the bytes. `walk` gives the groups with their paths, and a `Scope` finds
 dimensions and enumerations by the names that variables use. `attributes_of` reads attributes.

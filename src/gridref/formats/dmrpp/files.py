@@ -1,4 +1,4 @@
-"""The files that a DMR++ document means: its granule, and files beside it.
+"""Find the files that a DMR++ document refers to: its granule, and files beside it.
 
 Paths in a document count from the data folder of the server that wrote it. So only the last part of
 a path is used, beside the document; paths that begin with a dot count from the document's folder.

@@ -1,4 +1,4 @@
-"""What elements that no chunk holds read as, where a DMR++ document states it exactly.
+"""Find how missing elements read, if a DMR++ document states it exactly.
 
 The writer (``get_value_as_string`` of ``build_dmrpp_util.cc`` of the BES) prints floats with six
 digits, and the bytes of big-endian numbers as if they were little-endian. An attribute

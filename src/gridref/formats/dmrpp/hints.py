@@ -1,4 +1,4 @@
-"""DMR++ documents as hints for scans of the files beside them.
+"""Use DMR++ documents as hints for scans of the files beside them.
 
 A document lists where the data of its granule are, so the metadata lie between. All that lies
 between is asked for at once, and the scan then goes on as without it. So a wrong document costs

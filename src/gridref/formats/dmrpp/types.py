@@ -1,4 +1,4 @@
-"""The types of a DMR++ document as numpy dtypes, the same ones as in scans of HDF5.
+"""Turn the types of a DMR++ document into numpy dtypes, the same as in scans of HDF5.
 
 `element_type_of` takes a variable and returns what its elements are, and how they are stored.
 """

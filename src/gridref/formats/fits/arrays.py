@@ -1,4 +1,4 @@
-"""A FITS file as a virtual group: its images, under the names of their HDUs."""
+"""Turn a FITS file into a virtual group: its images, under the names of their HDUs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRIMARY = "PRIMARY"
 
 
 def scan_fits(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGroup:
-    """Describe a file, of which `head` is the beginning; raises as `gridref.formats.scan` does."""
+    """Describe a file; `head` is its beginning; raises as `gridref.formats.scan` does."""
     return _Scan(file, options).group(head)
 
 

@@ -1,4 +1,4 @@
-"""The header and data units (HDUs) of a FITS file: cards of keywords, and the places of data.
+"""Read the header and data units (HDUs) of a FITS file: cards, and the places of data.
 
 `units` goes through a file. A header is cards of 80 characters in blocks of 2880 bytes, up to the
 card END; the data follow at the next block. How many bytes these are is what the header says.
@@ -116,7 +116,7 @@ def bits_of_pixels(cards: Mapping[str, Any], prefix: str = "") -> int:
 
 
 def units(file: ScanFile, head: bytes) -> Iterator[Unit]:
-    """The units of a file, of which `head` is the beginning.
+    """The units of a file; `head` is its beginning.
 
     Yields
     ------

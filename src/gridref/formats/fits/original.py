@@ -1,4 +1,4 @@
-"""Images of a FITS file as astropy reads them, to compare chunks with them."""
+"""Read images of a FITS file with astropy, for `verify`."""
 
 from __future__ import annotations
 

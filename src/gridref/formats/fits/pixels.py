@@ -1,4 +1,4 @@
-"""What the pixels of an image mean: their dtype, packing, dimensions and attributes.
+"""Find what the pixels of an image mean: dtype, packing, dimensions and attributes.
 
 Sources: FITS standard 4.0, sections 4.4.2.5 "Keywords that describe arrays" (BSCALE, BZERO, BLANK),
 5.2.5 "Unsigned integers" and 8 "World coordinate systems"; CF conventions 1.11, section 8.1.

@@ -1,4 +1,4 @@
-"""Tile-compressed images: binary tables with a row for each tile, and the tiles in the heap.
+"""Read tile-compressed images: binary tables with a row for each tile, and tiles in the heap.
 
 `compressed_chunks` finds the tiles. Where all of them are compressed in one way without loss, each
 is a stored chunk. Quantised floats have a scale and a zero for each tile in the table, and tiles

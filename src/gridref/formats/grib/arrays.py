@@ -1,4 +1,4 @@
-"""The fields of a GRIB file as a virtual group.
+"""Turn the fields of a GRIB file into a virtual group.
 
 Fields become variables: one for each parameter, kind of level and kind of statistic, on each grid.
 Each is in a group, ``isobaricInhPa`` or ``surface/accum``, so that the variables of a group share

@@ -1,4 +1,4 @@
-"""Dimensions and coordinates of the grids of GRIB files.
+"""Make dimensions and coordinates of the grids of GRIB files.
 
 Latitudes and longitudes along axes are kept as values. Those of each point of a projection follow
 from the grid section, which is kept as the one chunk of both arrays: ``gridref.grib_places``

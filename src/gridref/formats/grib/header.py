@@ -1,4 +1,4 @@
-"""The fields of a GRIB file: where each is, on which grid, and what it is.
+"""Find the fields of a GRIB file: their places, grids and sections.
 
 `walk` goes from message to message and reads their headers, never the data. Sections 2 to 7, 3 to 7
 or 4 to 7 may repeat in a message of edition 2: each repetition is a field. Bytes between messages
@@ -83,7 +83,7 @@ def walk(file: ScanFile, head: bytes, max_fields: int, starts: Sequence[int] = (
 
 
 class Window:
-    """Bytes of a file, of which a piece is at hand. Parameters are those of `walk`."""
+    """Bytes of a file, part of it read ahead. Parameters are those of `walk`."""
 
     def __init__(self, file: ScanFile, head: bytes, starts: Sequence[int] = ()) -> None:
         self.file = file

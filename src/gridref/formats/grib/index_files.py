@@ -1,4 +1,4 @@
-"""Index files beside GRIB files: ``.idx`` of wgrib2 (NOAA) and ``.index`` (ECMWF).
+"""Read index files beside GRIB files: ``.idx`` of wgrib2 (NOAA) and ``.index`` (ECMWF).
 
 An index file lists where messages begin and what they are, in words of its own. These words are not
 translated. The headers of the first file of a series say for each line which sections 1, 3 and 4
@@ -156,7 +156,7 @@ def _time(digits: str) -> datetime:
 
 
 def fields_of(file: ScanFile, head: bytes, options: ScanOptions) -> tuple[list[Field], str]:
-    """The fields of a file, of which `head` is the beginning.
+    """The fields of a file; `head` is its beginning.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Names of parameters and levels, as eccodes and so cfgrib have them.
+"""Name parameters and levels as eccodes and cfgrib do.
 
 The table ``parameters.zip`` was made out of the definitions of eccodes by
 ``tools/grib_tables.py``. An entry has conditions on the numbers of a product; of the entries that

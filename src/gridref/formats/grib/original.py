@@ -1,4 +1,4 @@
-"""Fields of GRIB messages as eccodes decodes them, which `verify` compares with.
+"""Read fields of GRIB messages with eccodes, for `verify`.
 
 eccodes works in a process of its own: beside netCDF4 and others it brings processes down at their
 end, and damaged messages do at once. This file is also the program of that process, so that it
@@ -85,7 +85,7 @@ def _serve() -> None:
             return
         try:
             answer = "", _answered(what, message, short_name)
-        except Exception as error:  # noqa: BLE001 - whoever asked raises it
+        except Exception as error:  # noqa: BLE001 - the caller raises it
             answer = type(error).__name__, str(error)
         pickle.dump(answer, answers)
         answers.flush()
@@ -130,7 +130,7 @@ def _flag(field: Any, name: str) -> bool:
 
 
 def _in_rows(field: Any, values: Any, turned: bool) -> Any:
-    """Values in rows, every other one of which may be turned; of other grids as they are."""
+    """Values in rows; every other row may be turned. Values of other grids are unchanged."""
     shape = _rows_and_columns(field)
     if not shape:
         return values

@@ -1,4 +1,4 @@
-"""What a field is: its parameter, level, time and member, as numbers out of its sections.
+"""Find what a field is: its parameter, level, time and member, from its sections.
 
 `product_1` and `product_2` take the product section of each edition apart. A `Product` holds the
 numbers under the names that eccodes has for them, since the tables of parameters ask for these.

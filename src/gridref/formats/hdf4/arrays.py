@@ -1,4 +1,4 @@
-"""An HDF4 file as a virtual group: its scientific data sets under their names."""
+"""Turn an HDF4 file into a virtual group: its scientific data sets under their names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gridref.model.scan_report import Fate
 
 
 def scan_hdf4(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGroup:
-    """Describe a file, of which `head` is the beginning; raises as `gridref.formats.scan` does."""
+    """Describe a file; `head` is its beginning; raises as `gridref.formats.scan` does."""
     try:
         with refusing_damage(file.name):
             elements = Elements(file, head, options.max_objects)

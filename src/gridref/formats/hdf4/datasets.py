@@ -1,4 +1,4 @@
-"""Scientific data sets of HDF4: names, dimensions, types, attributes, and where their data are.
+"""Read scientific data sets of HDF4: names, dimensions, types, attributes, places of data.
 
 Since HDF 3.3 a Vgroup of class ``CDF0.0`` lists a Vgroup for each dimension and each data set.
 

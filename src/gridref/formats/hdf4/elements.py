@@ -1,4 +1,4 @@
-"""The data elements of an HDF4 file: descriptors, and the places and bytes of elements.
+"""Find the data elements of an HDF4 file: their descriptors, places and bytes.
 
 A file is a chain of descriptor blocks. Each descriptor names an element by a tag, which says what
 it is, and a reference number, and gives its place. If bit 14 of the tag is set, the place holds a

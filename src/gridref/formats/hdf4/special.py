@@ -1,4 +1,4 @@
-"""Headers of special elements of HDF4: compressed, chunked and external ones.
+"""Read headers of special elements of HDF4: compressed, chunked and external ones.
 
 Source: HDF Specification and Developer's Guide, "Extended Tags"; ``hcomp.c``, ``hchunks.c`` and
 ``hextelt.c`` of the library.

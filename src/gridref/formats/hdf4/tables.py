@@ -1,4 +1,4 @@
-"""Vgroups and Vdata of HDF4: lists of members, and tables of rows; number types.
+"""Read Vgroups and Vdata of HDF4 (lists of members, and tables of rows), and number types.
 
 Source: HDF Specification and Developer's Guide, "Tag Specifications": ``DFTAG_VG``, ``DFTAG_VH``,
 ``DFTAG_VS``, ``DFTAG_NT``.

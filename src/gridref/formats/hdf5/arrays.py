@@ -1,4 +1,4 @@
-"""HDF5 datasets as virtual arrays.
+"""Turn HDF5 datasets into virtual arrays.
 
 `scan_array` takes a dataset and its dimensions, and returns a virtual array with an entry for the
 scan report. The dataset's layout and datatype decide whether the array refers to stored chunks,

@@ -1,4 +1,4 @@
-"""Attributes of HDF5 objects.
+"""Read the attributes of HDF5 objects.
 
 This module reads the attribute messages of an object header, or of its fractal heap, and returns
 the attributes as xarray with h5netcdf shows them. Arrays of one element become scalars, strings

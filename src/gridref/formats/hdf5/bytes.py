@@ -1,4 +1,4 @@
-"""The bytes of an HDF5 file: reader, checksum, superblock and addresses.
+"""Read the bytes of an HDF5 file: superblock, addresses and checksums.
 
 `ByteReader` is all that the HDF5 modules need of a file. `read_superblock` takes one, finds the
 superblock, and returns `Hdf5Bytes`, which knows the base address and the widths of addresses and

@@ -1,4 +1,4 @@
-"""Chunk indexes of HDF5 datasets: single chunk, implicit, fixed array and extensible array.
+"""Read chunk indexes of HDF5 datasets: single chunk, implicit, fixed and extensible array.
 
 A walker takes an `IndexRequest` (the file, the address of the index, and the chunk grid) and
 returns the address, stored size and filter mask of each chunk as columns. `checked_table` compares

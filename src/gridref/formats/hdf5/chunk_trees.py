@@ -1,4 +1,4 @@
-"""Chunk B-trees of HDF5 datasets, and the walker for any chunk index.
+"""Read chunk B-trees of HDF5 datasets, and walk any chunk index.
 
 Version 1 B-trees have no checksum, so everything in them is compared with what else is known about
 the dataset. Their keys increase in C order from the first leaf to the last.

@@ -1,4 +1,4 @@
-"""HDF5 datatypes as numpy dtypes.
+"""Turn HDF5 datatypes into numpy dtypes.
 
 `read_datatype` takes the bytes of a datatype message and returns a `Datatype`. `element_type` finds
 the dtype for it, the same one as h5py, and says whether stored bytes can be used as they are.

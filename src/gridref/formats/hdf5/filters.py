@@ -1,4 +1,4 @@
-"""The filter pipelines of HDF5 datasets as codec chains.
+"""Turn the filter pipelines of HDF5 datasets into codec chains.
 
 `read_filters` takes the bytes of a filter pipeline message and returns its filters.
 `filter_codecs` returns the codecs that decode what these filters stored.

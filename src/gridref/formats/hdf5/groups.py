@@ -1,4 +1,4 @@
-"""An HDF5 or NetCDF4 file as a virtual group, and the organisation of the file.
+"""Turn an HDF5 or NetCDF4 file into a virtual group, and describe how the file is organised.
 
 `scan_hdf5` takes an open file and returns its groups, arrays and attributes, with a finding for
 each object. `hdf5_organisation` describes how the file keeps its metadata and what rewriting it

@@ -1,4 +1,4 @@
-"""Object headers of HDF5 files, with shared messages and metadata cache images.
+"""Read object headers of HDF5 files, with shared messages and metadata cache images.
 
 `read_header` takes the address of an object and returns its header messages. `SharedMessages`
 finds the messages that several headers share. `with_cache_image` reads a file whose metadata is in

@@ -1,4 +1,4 @@
-"""Heaps of HDF5 files, and the small B-trees that index them.
+"""Read heaps of HDF5 files, and the small B-trees that index them.
 
 This module reads version 2 B-trees of links, attributes and heap objects; local heaps; fractal
 heaps; and the global heap. Each reader takes the address of a structure, checks it, and returns

@@ -1,4 +1,4 @@
-"""Values of HDF5 datasets that are read during the scan and kept in the references.
+"""Read values of HDF5 datasets during the scan, to keep them in the references.
 
 Stored chunks of strings of variable length, references and other converted elements cannot be
 served as they are, so this module reads their values and returns them as inline chunks.

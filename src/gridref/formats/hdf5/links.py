@@ -1,4 +1,4 @@
-"""Links of HDF5 groups, and references to objects and regions.
+"""Read links of HDF5 groups, and references to objects and regions.
 
 `read_links` takes the header of a group and returns its links. Old groups have a symbol table: a
 version 1 B-tree of symbol nodes, with the names in a local heap. New groups have link messages, in

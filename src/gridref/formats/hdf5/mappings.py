@@ -1,4 +1,4 @@
-"""Selections and mappings of HDF5 virtual datasets.
+"""Read selections and mappings of HDF5 virtual datasets.
 
 `read_selection` takes the bytes of a dataspace selection and returns it axis by axis.
 `read_mappings` takes the mapping block of a virtual dataset and returns, for each mapping, the

@@ -1,4 +1,4 @@
-"""The dataspace and data layout messages of HDF5 object headers.
+"""Read the dataspace and data layout messages of HDF5 object headers.
 
 `read_dataspace` returns the shape of a dataset or attribute, and its maximum shape.
 `data_layout_of` returns the place of a dataset's data: in the header, in one piece, in chunks with

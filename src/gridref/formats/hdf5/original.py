@@ -1,4 +1,4 @@
-"""HDF5 files as h5py reads them.
+"""Read HDF5 files with h5py, for `verify`.
 
 Checks compare scanned arrays with what `OriginalFile` returns for the same paths.
 """

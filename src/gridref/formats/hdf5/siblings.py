@@ -1,4 +1,4 @@
-"""Files that differ from an earlier file only in addresses, attribute values and places of chunks.
+"""Describe files that differ from an earlier file only in addresses, attribute values and chunks.
 
 In the files of a series all headers have the forms of those in the first file, under the same
 names. Names and sizes of dimensions, and the arrays without their chunks, then follow. This module

@@ -1,4 +1,4 @@
-"""How HDF5 datasets store their elements, and what missing elements read as.
+"""Find how HDF5 datasets store their elements, and how missing elements read.
 
 `stored_chunks` takes a dataset that is not virtual and returns its stored chunks and their
 encoding, for each layout. Large contiguous data are split into chunks without moving any bytes.

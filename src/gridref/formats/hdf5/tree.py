@@ -1,4 +1,4 @@
-"""The groups, datasets and dimensions of an HDF5 file.
+"""Find the groups, datasets and dimensions of an HDF5 file.
 
 `read_tree` takes an open file and returns its groups and datasets as a tree. It follows each link
 once. `name_dimensions` gives the dimensions of all datasets the names and sizes that netCDF4 and

@@ -1,4 +1,4 @@
-"""Virtual datasets as blocks that point into the source files.
+"""Turn virtual datasets of HDF5 into blocks that point into the source files.
 
 `virtual_blocks` takes the mappings of a virtual dataset and the scanned arrays of its sources, and
 returns one array whose blocks refer directly to the stored chunks of the sources.

@@ -1,4 +1,4 @@
-"""Addresses and fsspec options in the form that Icechunk needs.
+"""Convert addresses and fsspec options to the form that Icechunk needs.
 
 This module turns an address and its options into the storage of a repository, the containers of its
 virtual chunks, and the credentials to read them.

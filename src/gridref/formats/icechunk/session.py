@@ -1,4 +1,4 @@
-"""Snapshots of Icechunk repositories as virtual groups.
+"""Turn snapshots of Icechunk repositories into virtual groups.
 
 `open_repository` and `open_session` open a repository for reading. `scan_session` returns the
 arrays of a snapshot with the places of their chunks.

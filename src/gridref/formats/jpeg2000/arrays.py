@@ -1,4 +1,4 @@
-"""A JPEG 2000 file as a virtual group.
+"""Turn a JPEG 2000 file into a virtual group.
 
 The image is ``band_data`` with dimensions ``(band, y, x)``, as in rioxarray. Its lower resolutions
 are in groups ``overview_1``, ... with dimensions ``y_1`` and ``x_1``, like those of a TIFF file. A

@@ -1,4 +1,4 @@
-"""The boxes of a JP2 file: where its codestream is, its georeference and its palette.
+"""Read the boxes of a JP2 file: its codestream, georeference and palette.
 
 Source: ITU-T T.800 (2015), annex I (JP2); OGC 08-085r8 (GMLJP2), clause 8; the GeoJP2
 specification 1.0 (a UUID box with a GeoTIFF file of one pixel).

@@ -1,4 +1,4 @@
-"""A JPEG 2000 file in rasterio, which `verify` compares with."""
+"""Read a JPEG 2000 file with rasterio, for `verify`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RasterioFile:
     Parameters
     ----------
     file
-        The file, of which rasterio gets a copy if it is on a server.
+        The file. If it is on a server, rasterio gets a copy.
 
     Raises
     ------

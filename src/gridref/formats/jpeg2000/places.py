@@ -1,4 +1,4 @@
-"""The georeference of a JP2 file: GeoJP2, or else GMLJP2.
+"""Read the georeference of a JP2 file: GeoJP2, or else GMLJP2.
 
 Sources: the GeoJP2 specification 1.0; OGC 08-085r8 (GMLJP2); GDAL's ``gdaljp2metadata.cpp`` for the
 order of axes, where files and standards differ.

@@ -40,7 +40,7 @@ _FACTS = {"Product_Info", "Special_Values", "QUANTIFICATION_VALUES_LIST"}
 
 
 def scan_safe(file: ScanFile, options: ScanOptions) -> VirtualGroup:
-    """Describe a product, of which `file` is the metadata.
+    """Describe a product; `file` is its metadata.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Where the tiles of a codestream are.
+"""Find the tiles of a codestream.
 
 The tile-parts of a tile may follow each other or not. They are found by the lengths in TLM segments
 (ITU-T T.800, A.7.1), or else from SOT to SOT.

@@ -1,4 +1,4 @@
-"""Kerchunk references, in JSON or Parquet, as a virtual group.
+"""Turn kerchunk references, in JSON or Parquet, into a virtual group.
 
 The references are read as the keys of a Zarr store. The chunks of its arrays then point into the
 files that the references name.

@@ -1,4 +1,4 @@
-"""Files scanned by VirtualiZarr's parsers and kerchunk's scanners.
+"""Scan files with VirtualiZarr's parsers and kerchunk's scanners.
 
 `scan_with_parser` runs the parser of the other package on a file, takes the references that it
 finds, and returns a virtual group. `references_of_manifests` turns the manifests of VirtualiZarr

@@ -1,4 +1,4 @@
-"""The JSON of kerchunk references, with templates and generated references.
+"""Read the JSON of kerchunk references, with templates and generated references.
 
 `parse_references` takes the text of a JSON file and returns, for each key, its bytes or a byte
 range of a file. It fills in templates, and expands the generated references (``gen``) of version 1.

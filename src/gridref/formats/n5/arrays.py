@@ -1,4 +1,4 @@
-"""A dataset of an N5 container as a virtual array.
+"""Turn a dataset of an N5 container into a virtual array.
 
 Dimensions are in the order of ``attributes.json``, the fastest one first, as tensorstore shows
 them. Each block is a file with a header, which the codec ``n5_default`` checks.

@@ -1,4 +1,4 @@
-"""An N5 container as a virtual group: its groups and datasets.
+"""Turn an N5 container into a virtual group: its groups and datasets.
 
 Every folder is a group; ``attributes.json`` with dimensions makes it a dataset. Servers that list
 no folders are asked for the datasets that a pyramid's attributes name, or for ``s0``, ``s1`` and so

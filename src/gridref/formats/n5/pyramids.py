@@ -1,4 +1,4 @@
-"""Pyramids of N5: how their writers say which datasets are levels, and how large voxels are.
+"""Find the levels of N5 pyramids and the sizes of their voxels, as different writers state them.
 
 There is no standard. Two conventions are read:
 

@@ -1,4 +1,4 @@
-"""A NetCDF3 file as a virtual group.
+"""Turn a NetCDF3 file into a virtual group.
 
 A fixed variable is one run of bytes, split into stored chunks. A record variable has a stored chunk
 for each record, or several where a record is large. These are as far apart as records are long, so
@@ -31,7 +31,7 @@ _FEW_RECORDS = 16
 
 
 def scan_netcdf3(file: ScanFile, head: bytes, options: ScanOptions) -> VirtualGroup:
-    """Describe a file, of which `head` is the beginning; raises as `gridref.formats.scan` does."""
+    """Describe a file; `head` is its beginning; raises as `gridref.formats.scan` does."""
     header = read_header(file, head, options.max_objects)
     arrays: dict[str, VirtualArray] = {}
     findings = Findings(file.name)

@@ -1,4 +1,4 @@
-"""The header of a NetCDF3 file: dimensions, attributes, variables and the places of their data.
+"""Read the header of a NetCDF3 file: dimensions, attributes, variables and places of data.
 
 `read_header` takes an open file and returns its `Header`. Everything is big-endian; names and
 values are padded to 4 bytes. Counts and sizes have 4 bytes, in CDF-5 8. Sizes of variables that the
@@ -84,7 +84,7 @@ class Header:
 
 
 def read_header(file: ScanFile, head: bytes, max_variables: int) -> Header:
-    """Read the header of a file, of which `head` is the beginning.
+    """Read the header of a file; `head` is its beginning.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Chunks of a scale that are a file each, named by the voxels that they hold.
+"""Find the chunks of a scale that are a file each, named by the voxels that they hold.
 
 ``0-64_64-128_0-30`` has voxels 0 to 64 along x, 64 to 128 along y, and 0 to 30 along z. Files are
 listed where the filesystem can list. Others, like web servers, are asked for each chunk, and

@@ -1,4 +1,4 @@
-"""The file ``info`` of a neuroglancer precomputed volume: data type, channels and scales.
+"""Read the file ``info`` of a neuroglancer volume: data type, channels and scales.
 
 Source: Neuroglancer's documentation, "Neuroglancer Precomputed Volume Format" and "Neuroglancer
 Precomputed Sharded Format". Axes are in the order x, y, z there, and z, y, x here: elements are

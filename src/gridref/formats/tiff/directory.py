@@ -1,4 +1,4 @@
-"""Image file directories (IFDs) of TIFF files, and the codes of their tags.
+"""Read image file directories (IFDs) of TIFF files, with the codes of their tags.
 
 `read_head` and `read_directories` parse the bytes of a TIFF or BigTIFF file. They return one
 `Directory` for each image, with the entries by tag. Long values are decoded by numpy.

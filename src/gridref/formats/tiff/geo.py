@@ -1,4 +1,4 @@
-"""Georeferencing of TIFF files: GeoKeys and coordinate reference systems.
+"""Read the georeference of TIFF files: GeoKeys and coordinate reference systems.
 
 `read_geo_keys` and `affine_of` take the GeoTIFF tags of an image. They return its keys, and the
 transformation from pixels to coordinates. `crs_attributes` turns the keys into the attributes of a

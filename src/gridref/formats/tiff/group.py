@@ -1,4 +1,4 @@
-"""The images of a TIFF file as groups of virtual arrays.
+"""Turn the images of a TIFF file into groups of virtual arrays.
 
 `describe_image` returns an image as an array. `build_group` takes the images of a file and returns
 a group with names, dimensions, coordinates and attributes:

@@ -1,4 +1,4 @@
-"""Images of a TIFF file: pages, series and levels.
+"""Find the images of a TIFF file: pages, series and levels.
 
 A `Page` holds what one image file directory (IFD) says about the storage of its pixels. A
 `TiffStructure` holds all images of a file as series with their levels, counted as in tifffile.

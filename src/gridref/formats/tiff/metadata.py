@@ -1,4 +1,4 @@
-"""Metadata in TIFF files: GDAL items, OME-XML channels, pyramids.
+"""Read metadata in TIFF files: GDAL items, OME-XML channels, pyramids.
 
 `read_gdal_metadata` and `nodata_of` read the tags that GDAL adds.
 Source: GDAL's GTiff driver, "Metadata" and "Nodata value"

@@ -1,4 +1,4 @@
-"""The structure of ordinary TIFF files, read without tifffile.
+"""Read the structure of ordinary TIFF files, without tifffile.
 
 This reader is ten times as fast as tifffile and reads each long tag exactly once. A file is
 ordinary if it has no tag that marks a special flavour of TIFF, and holds one image: alone, or

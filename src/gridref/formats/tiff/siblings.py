@@ -1,4 +1,4 @@
-"""Files that differ from an earlier file only in the places of their strips or tiles.
+"""Describe files that differ from an earlier file only in the places of their strips or tiles.
 
 In an archive of images on one grid, all directories are equal except for the offsets and sizes of
 segments. The arrays, coordinates and attributes are then equal, too. This module keeps them

@@ -1,4 +1,4 @@
-"""Where the segments of a TIFF image are, and how they are decoded.
+"""Find the segments of a TIFF image, and how they are decoded.
 
 `page_codecs` returns the codec chain of the strips or tiles of a page. `locate_image` takes an
 image and returns its chunk grid, its encoding, and a manifest with one row for each segment.

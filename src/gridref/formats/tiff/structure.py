@@ -1,4 +1,4 @@
-"""A TIFF file as a virtual group, and the organisation of the file.
+"""Turn a TIFF file into a virtual group, and describe how the file is organised.
 
 `scan_tiff` takes an open file and returns its images as a group, without reading any pixels. It
 uses the plain reader, or tifffile for files that are not ordinary. `tiff_organisation` describes

@@ -1,4 +1,4 @@
-"""The structure of TIFF files of any flavour, read by tifffile.
+"""Read the structure of TIFF files of any flavour, with tifffile.
 
 tifffile parses directories and metadata. This module copies what it found into gridref's own frozen
 types, and never reads pixels.

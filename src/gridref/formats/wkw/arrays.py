@@ -1,4 +1,4 @@
-"""A magnification of a WKW layer as a virtual array: one outer block for each file.
+"""Turn a magnification of a WKW layer into a virtual array: one outer block for each file.
 
 Files that are absent hold zeros. Blocks of a file are its stored chunks; voxels are in Fortran
 order, the channel fastest.

@@ -1,4 +1,4 @@
-"""Headers of WKW files, and where the blocks of a file are.
+"""Read headers of WKW files, and find the blocks of a file.
 
 A header has 16 bytes: ``WKW``, version (uint8, 1), side lengths of blocks in voxels and of files in
 blocks as powers of two (4 bits each), kind of blocks (uint8: raw, LZ4, LZ4HC), type of voxels

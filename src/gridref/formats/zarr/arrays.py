@@ -1,4 +1,4 @@
-"""An array of a Zarr store as a virtual array, with its times.
+"""Turn an array of a Zarr store into a virtual array, with its times.
 
 `virtual_array` takes the files of a store and the metadata of an array, and returns an array that
 refers to the store's chunks. Dates and durations become int64 with units of the CF conventions.

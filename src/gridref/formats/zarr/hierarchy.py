@@ -1,4 +1,4 @@
-"""A Zarr v3 or v2 hierarchy as a virtual group.
+"""Turn a Zarr v3 or v2 hierarchy into a virtual group.
 
 `scan_files` reads the metadata of all groups and arrays below the root, consolidated or not, and
 returns the group with a finding for each node.

@@ -1,4 +1,4 @@
-"""The inner chunks of Zarr shards.
+"""Find the inner chunks of Zarr shards.
 
 This module reads the index of each shard once, checks it, and returns the byte ranges of the inner
 chunks in C order of the chunks.

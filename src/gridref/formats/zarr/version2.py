@@ -1,4 +1,4 @@
-"""Zarr v2 array metadata in the form of v3.
+"""Convert Zarr v2 array metadata to v3.
 
 Source: Zarr v2 specification, "Metadata" and "Data type encoding"; numcodecs' configurations.
 """
