@@ -69,13 +69,17 @@ def test_a_part_by_labels(cube: Cube) -> None:
     assert "lat 3 to 6" in run_command("info", cube.url).stdout
 
 
-def test_watching_keeps_overlays_up_to_date(cube: Cube) -> None:
-    run_command("rechunk", cube.url, "tas", "--chunks", "time=-1,lat=5,lon=5")
+def test_watching_keeps_overlays_and_overviews_up_to_date(cube: Cube) -> None:
+    catalog = gridref.open_catalog(cube.url).rechunk("tas", {"time": -1, "lat": 5, "lon": 5})
+    catalog.overviews("tas", levels=1, method="max", codec="zstd")
     arrived = cube.write(6, np.ones((4, 12, 14), "f4"))
     done = run_command("watch", cube.url, arrived, "--once", "--rechunk")
     assert done.returncode == 0, done.stderr
-    (info,) = gridref.open_catalog(cube.url).overlays()
+    after = gridref.open_catalog(cube.url)
+    (info,) = after.overlays()
     assert (info.covered, info.n_sheets) == (1, 2)
+    (levels,) = after.list_overviews()
+    assert (levels.is_shown, levels.method, levels.n_levels) == (True, "max", 1)
 
 
 @pytest.mark.parametrize(

@@ -801,7 +801,8 @@ class Catalog(CatalogGroup):
         once
             End after one round.
         rechunk
-            After files were appended, bring the overlays of all arrays up to date.
+            After files were appended, bring the overlays and overviews of all arrays up to date,
+            except overviews that are not in the catalog's folder.
         on_round
             Called after each round.
 
@@ -1369,13 +1370,26 @@ def _appended(catalog: Catalog, files: Sequence[str]) -> Watch:
 
 
 def _rechunked(catalog: Catalog, done: Watch) -> Watch:
-    """Write what the overlays of a catalog lack after files were appended."""
+    """Write what the overlays and overviews of a catalog lack after files were appended."""
+    from gridref.api.overlays import out_of_date
+
     failed = dict(done.failed)
     for array in dict.fromkeys(info.array for info in catalog.overlays()):
         try:
             catalog = catalog.rechunk(array)
         except GridrefError as error:
             failed[f"overlays of {array}"] = _reason(error)
+    for info, entry in out_of_date(catalog):
+        try:
+            catalog = catalog.overviews(
+                info.array,
+                factor=info.factor,
+                levels=info.n_levels,
+                method=info.method,
+                codec=entry.codec,
+            )
+        except GridrefError as error:
+            failed[f"overviews of {info.array}"] = _reason(error)
     return replace(done, snapshot=catalog.info.snapshot, failed=failed)
 
 

@@ -14,7 +14,9 @@ from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.overlay_entries import OverlayEntry, Where
 from gridref.catalog.overlays import stored_in_files
+from gridref.catalog.overview_entries import OverviewEntry
 from gridref.catalog.overviews import is_current
+from gridref.catalog.sheet_entries import INSIDE
 from gridref.catalog.sources import resolved_url
 from gridref.catalog.written_overlays import dropped
 from gridref.errors import InvalidRequestError
@@ -161,6 +163,13 @@ def overviews_of(group: CatalogGroup) -> tuple[OverviewInfo, ...]:
             )
         )
     return tuple(found)
+
+
+def out_of_date(group: CatalogGroup) -> list[tuple[OverviewInfo, OverviewEntry]]:
+    """The overviews of images in the catalog's folder whose levels are not shown."""
+    own = {each.array: each for each in group.snapshot.overviews if each.to == INSIDE}
+    every = [each for each in overviews_of(group) if not each.is_shown]
+    return [(each, own[each.array]) for each in every if each.array in own]
 
 
 def entries_of(group: CatalogGroup, path: str) -> list[OverlayEntry]:

@@ -466,7 +466,8 @@ def watch_command(
     ] = "0s",
     once: Annotated[bool, typer.Option("--once", help="Run one round only.")] = False,
     rechunk: Annotated[
-        bool, typer.Option("--rechunk", help="Bring overlays up to date after files were appended.")
+        bool,
+        typer.Option("--rechunk", help="Bring overlays and overviews up to date after an append."),
     ] = False,
     storage_options: StorageOptions = None,
 ) -> None:
