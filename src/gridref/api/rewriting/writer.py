@@ -492,10 +492,11 @@ def _through_files(
     told_behind = partial(told, before=first.n_units)
     try:
         done = work(second, reader, sink, prefix, path, told_behind)
-    except ChecksumError:  # the machine failed before a file was on the disk: it is written anew
+    except ChecksumError as error:  # the machine may have failed before a file was on the disk
         for each in objects:
             files.remove(each.name)
-        raise
+        reason = "an intermediate file was damaged, and all were removed: the same call goes on"
+        raise ChecksumError(reason, error.place) from error
     files.put(_ALL_WRITTEN, [b""])
     for each in objects:
         files.remove(each.name)
