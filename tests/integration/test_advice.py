@@ -496,6 +496,10 @@ _RAGGED = "integration/test_ragged_archives.py::"
 _COPYING = "integration/test_copying.py::"
 TESTED_ELSEWHERE = {
     (
+        "combine/labelled.py",
+        "concat_dim=",
+    ): "unit/combine/test_labelled.py::test_a_dimension_that_exists_cannot_be_stacked",
+    (
         "api/overviews.py",
         "method='mode'",
     ): "integration/test_overviews.py::test_what_cannot_be",

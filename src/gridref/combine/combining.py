@@ -96,8 +96,8 @@ def no_such_dimension(dim: str, first: VirtualGroup, files: Sequence[str]) -> Pr
     dims = dict.fromkeys(name for array in first.all_arrays().values() for name in array.dims)
     near = near_names(dim, dims)
     message = (
-        f"no file has a dimension {dim!r}{near}{'' if near.endswith('?') else '.'} To be stacked"
-        " along a new dimension instead, the files must agree in all sizes"
+        f"no file has a dimension {dim!r}{near}{'' if near.endswith('?') else '.'} Files can be"
+        " stacked along a new dimension only if all their sizes are equal"
     )
     return Problem("dimension-missing", message, sources=tuple(files))
 

@@ -175,8 +175,8 @@ class Hypercube(Placement):
             return self.growing
         if differing:
             message = Message(
-                f"its values differ between inputs of the same {' and '.join(held)}, "
-                f"and it has no dimension {self._others(held)}; ",
+                f"its values differ between inputs of the same {' and '.join(held)}. "
+                f"It has no dimension {self._others(held)}, so they must be equal; ",
                 Option("variables", "different"),
                 " repeats it along that; ",
                 Option("compat", "override"),

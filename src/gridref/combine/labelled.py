@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.combine.columns import source_name
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 
 _TIME_UNITS = {
@@ -91,9 +91,11 @@ def _checked(group: VirtualGroup, dim: str) -> VirtualGroup:
         if dim in array.dims and array.shape[array.dims.index(dim)] != 1:
             extent = array.shape[array.dims.index(dim)]
             raise InvalidRequestError(
-                f"it already has a dimension {dim!r} of length {extent}, and stacking makes a new "
-                "one: choose another name, or concatenate along the existing dimension with "
-                "concat_dim",
+                Message(
+                    f"it already has a dimension {dim!r} of length {extent}, and stacking makes a"
+                    " new one: choose another name, or concatenate along the existing one with ",
+                    Option("concat_dim", dim),
+                ),
                 Place(source_name(group), name),
             )
     return group

@@ -122,8 +122,9 @@ def _note_differing(
         cause,
         column.path,
         Message(
-            f"its {what} differ from those in {task.notes.name(column.files[0])}, and it has no"
-            f" dimension {' or '.join(map(repr, task.growing))}{''.join(written)}; ",
+            f"its {what} differ from those in {task.notes.name(column.files[0])}. It has no"
+            f" dimension {' or '.join(map(repr, task.growing))}{''.join(written)}, so they must be"
+            " equal; ",
             advice,
         ),
         differing,

@@ -223,6 +223,13 @@ def unavailable(
         )
     elif status in _TRANSIENT_STATUS:
         reason = f"the server failed each time (status {status}): try again later"
+    elif type(error).__name__ in ("ClientConnectorError", "ClientConnectorDNSError"):  # aiohttp's
+        host, port = getattr(error, "host", "?"), getattr(error, "port", "?")
+        reason = f"no server answers at {host}, port {port}: check the address and the network"
+    elif type(error).__name__ == "NoCredentialsError":  # botocore's
+        reason = (
+            "no credentials were found: give them in storage_options; public buckets take anon=true"
+        )
     else:
         text = without_secrets(str(error) or repr(error), url)
         text = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

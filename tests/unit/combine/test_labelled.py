@@ -29,6 +29,14 @@ def test_labels_become_the_coordinate() -> None:
     np.testing.assert_array_equal(read_slowly(group.arrays["run"]), [5, 7, 6])
 
 
+def test_a_dimension_that_exists_cannot_be_stacked() -> None:
+    inputs = [field(0.0), field(10.0)]
+    with pytest.raises(InvalidRequestError, match="along the existing one with concat_dim='y'"):
+        concat(inputs, "y", labels=[1, 2])
+    values = read_slowly(concat(inputs, "y").arrays["t"])  # the advice
+    np.testing.assert_array_equal(values[:, 0], [0, 3, 10, 13])
+
+
 def test_without_labels_there_is_no_coordinate() -> None:
     assert list(concat([field(0.0), field(1.0)], "run").arrays) == ["t"]
 

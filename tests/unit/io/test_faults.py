@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+
+import aiohttp
 import pytest
+from botocore.exceptions import NoCredentialsError
 
 from gridref.errors import SourceUnavailableError
 from gridref.io import RetryPolicy, faults
@@ -118,3 +123,23 @@ def test_what_another_library_says_is_cut() -> None:
     said = faults.unavailable("/d/a.nc", OSError("x" * 15_000))
     assert len(str(said)) < 700
     assert "xxx…" in str(said)
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+
+        async def ask() -> None:
+            async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}"):
+                pass
+
+        with pytest.raises(aiohttp.ClientConnectorError) as refused:
+            asyncio.run(ask())
+    said = str(faults.unavailable("http://127.0.0.1/a.nc", refused.value))
+    assert said.startswith(f"no server answers at 127.0.0.1, port {port}: check the address")
+
+
+def test_missing_credentials_are_named() -> None:
+    said = str(faults.unavailable("s3://bucket/a.nc", NoCredentialsError()))
+    assert said.startswith("no credentials were found: give them in storage_options")
