@@ -70,6 +70,7 @@ JOBS = (
     Job("overlay"),
     Job("combine", "million", is_long=True),
     Job("append", "thousand", is_long=True),
+    Job("writers", is_long=True),
     Job("billion_chunks", is_long=True),
     Job("serve", is_long=True),
     Job("map_tiles", is_long=True),

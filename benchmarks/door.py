@@ -215,8 +215,8 @@ def tiny_chunks() -> Iterator[Figure]:
 
 
 @contextmanager
-def slow_server(folder: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "benchmarks._slow_server", str(folder), str(LATENCY)]
+def slow_server(folder: Path, late_seconds: float = LATENCY) -> Iterator[str]:
+    command = [sys.executable, "-m", "benchmarks._slow_server", str(folder), str(late_seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -105,6 +105,29 @@ def test_writers_in_many_processes(months: list[Path], tmp_path: Path) -> None:
     assert len(gridref.open_catalog(catalog).history()) == 7
 
 
+def test_writers_that_were_overtaken_try_again_one_after_the_other(
+    months: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tries at most once in vain, but for what those that come later overtake."""
+    catalog, others = tmp_path / "cube", months[2:]
+    built(months[:2], catalog)
+    start, tries = threading.Barrier(len(others)), Counter[str]()
+    original = LocalFolder.changing
+
+    def changing(self: LocalFolder, *args: Any) -> Any:
+        name = threading.current_thread().name
+        tries[name] += 1
+        if tries[name] == 1:
+            start.wait()  # all have prepared their changes
+        return original(self, *args)
+
+    monkeypatch.setattr(LocalFolder, "changing", changing)
+    with ThreadPoolExecutor(len(others)) as pool:
+        list(pool.map(lambda file: gridref.open_catalog(catalog).append(file), others))
+    assert tries.total() == 2 * len(others) - 1
+    assert_shows(catalog, months)
+
+
 def test_writers_wait_for_each_other(months: list[Path], tmp_path: Path) -> None:
     """What one is about to name is not taken for what a dead one has left."""
     catalog = built(months[:2], tmp_path / "cube")

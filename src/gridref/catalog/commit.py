@@ -15,6 +15,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -536,11 +537,11 @@ type Wanted = Change | Step | Root | None
 """What is to become of a snapshot; None for nothing."""
 
 
-def read_base(access: Access) -> Base:
-    """The current snapshot of a catalog, to be changed."""
+def read_base(access: Access, known: Sequence[Part] = ()) -> Base:
+    """The current snapshot of a catalog, to be changed; known parts are used again."""
     content, version = access.folder.read_version(ROOT_FILE)
     root = Root.from_bytes(content, access.folder.address(ROOT_FILE))
-    return Base(access, root, version, access.opened(root))
+    return Base(access, root, version, access.opened(root, known))
 
 
 def commit(
@@ -570,7 +571,7 @@ def commit(
     """
     base = base or read_base(access)
     between: list[Commit] = []
-    with write_errors_told("the catalog", access.folder.url, CatalogError):
+    with write_errors_told("the catalog", access.folder.url, CatalogError), ExitStack() as held:
         for _ in range(MOST_ATTEMPTS):
             try:
                 wanted = change(base)
@@ -578,7 +579,9 @@ def commit(
                     return base
                 return _taken(base, _step_of(base, wanted))
             except OvertakenError:
-                now_there = read_base(access)
+                if not between:
+                    held.enter_context(access.folder.turn())
+                now_there = read_base(access, base.group.parts)
                 between = _since(base, now_there)
                 base = now_there
             except GridrefError as error:

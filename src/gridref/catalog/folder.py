@@ -14,7 +14,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import Any, Protocol, Self
 
@@ -118,6 +118,15 @@ class Folder(TablePlace, Protocol):
         """
         ...
 
+    def turn(self) -> AbstractContextManager[None]:
+        """Wait for other writers that were overtaken and try again, where there are locks.
+
+        If many writers tried again at the same moment, one would succeed, and the work of all
+        others would be lost, again and again. After `TURN_SECONDS` nobody waits any longer: another
+        one may be reading very much.
+        """
+        ...
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         ...
@@ -129,6 +138,10 @@ class Folder(TablePlace, Protocol):
     def unmake(self) -> None:
         """Remove the folders that were made to write into this one, if nothing is in them."""
         ...
+
+
+TURN_SECONDS = 30.0
+"""Longest wait for other writers that were overtaken."""
 
 
 class OvertakenError(Exception):
@@ -263,6 +276,23 @@ class LocalFolder:
                 if version is None and not journal.entries:
                     journal.remove()
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        if fcntl is None:
+            yield
+            return
+        descriptor = os.open(self.url, os.O_RDONLY)
+        try:
+            latest = time.monotonic() + TURN_SECONDS
+            with suppress(OSError):  # some filesystems lock files only
+                while not _got(descriptor) and time.monotonic() < latest:
+                    time.sleep(0.02)
+            yield
+        finally:
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may have it open too
+            os.close(descriptor)
+
     def _settle(self, name: str, journal: Journal) -> None:
         """Remove what a change has made, if it did not happen; else what it has replaced."""
         if "before" not in journal.entries:
@@ -392,6 +422,15 @@ def _locked(path: str) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _got(descriptor: int) -> bool:
+    """Whether a lock is held now that nobody else held."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _absent_folders(path: str) -> list[str]:
@@ -530,6 +569,9 @@ class RemoteFolder:
             return version is None
         except GridrefError:
             return False
+
+    def turn(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def publish_over(self, name: str, content: bytes, version: str) -> str:
         """Replace a version of a file in one request, on condition that it is that version.
