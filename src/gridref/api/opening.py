@@ -1,4 +1,4 @@
-"""Groups, views and Zarr keys behind an address."""
+"""Open an address as a group, and show it as the keys of a Zarr view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A read-only fsspec filesystem over a catalog: ``gridref::file:///data/cube.gridref``."""
+"""A read-only fsspec filesystem over a catalog: ``gridref::file:///data/cube.gridref``.
+
+Its files are the keys of a Zarr view (`serve.objects`). In the direct view these are metadata only:
+elements go through `faces.zarr.direct`.
+"""
 
 from __future__ import annotations
 

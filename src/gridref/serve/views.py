@@ -1,9 +1,9 @@
 """Show an array as Zarr v3: the native, portable and direct views.
 
 `native` shows chunks as they are stored. `portable` shows chunks that are decoded on the way. In
-the `direct` view, zarr-python in this process lets our reader read the wanted part of each chunk of
-the grid shown. `show` takes
-an array and `ViewOptions`, and returns an `ArrayView` with grid, codecs and metadata.
+the `direct` view, zarr-python in this process passes its selections to our reader
+(`faces.zarr.direct`). `show` takes an array and `ViewOptions`, and returns an `ArrayView` with
+grid, codecs and metadata.
 
 All functions here depend on the model only. Nothing reads data.
 """

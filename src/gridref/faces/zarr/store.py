@@ -1,4 +1,4 @@
-"""A read-only Zarr store over a catalog or a virtual group."""
+"""A read-only Zarr store over a catalog or a virtual group: the keys of a view, and their bytes."""
 
 from __future__ import annotations
 
