@@ -6,7 +6,7 @@ The measure is the median time of a tile over places and zooms, each drawn in se
 that no answer is kept from before. Tiles of both are opaque at nearly the same pixels.
 
 The peer needs packages that gridref does not. Its environment is made in ``build/xpublish-tiles``
-when it is missing.
+when it is missing. gridref needs its viewer, whose colours it draws with (`make assets`).
 """
 
 from __future__ import annotations
