@@ -60,8 +60,18 @@ def exact(
 ) -> list[Fraction | None]:
     """In the target's units; None where there is no time."""
     shift = Fraction(base.epoch_ns - target.epoch_ns, target.unit_ns)
-    ratio = Fraction(base.unit_ns, target.unit_ns)
-    return [None if n == FILL or n != n else Fraction(n) * ratio + shift for n in numbers]
+    ratio = base.unit_ns // target.unit_ns
+    return [None if n == FILL or n != n else meant(n, ratio) + shift for n in numbers]
+
+
+def meant(number: float, ratio: int) -> Fraction:
+    """A number in units that are finer by a ratio: 0.001 us are 1 ns, if no float is nearer to it.
+
+    Whole units that a file holds as a fraction of its own are rounded in the file already.
+    """
+    exactly = Fraction(number) * ratio
+    whole = round(exactly)
+    return Fraction(whole) if whole / ratio == number else exactly
 
 
 def equals(found: NDArray, expected: list[Fraction | None]) -> bool:
@@ -96,6 +106,7 @@ def test_integers(numbers: list[int], pair: tuple[TimeBase, TimeBase]) -> None:
 
 
 @given(st.lists(st.one_of(FLOATS, st.just(float("nan"))), min_size=1, max_size=4), bases())
+@example([0.001], (TimeBase(1000, 0, "standard"), TimeBase(1, 0, "standard")))
 def test_floats(numbers: list[float], pair: tuple[TimeBase, TimeBase]) -> None:
     base, target = pair
     expected = exact(numbers, base, target)

@@ -130,7 +130,10 @@ def _sum_without_rounding(
 
 
 def _exact(scaled: NDArray[np.float64], ratio: int) -> bool:
-    """Whether products with a ratio are surely exact: whole numbers below 2^53, or no product."""
+    """Whether products with a ratio are what the file means.
+
+    A fraction whose product is whole and below 2^53 was rounded in the file: 0.001 us are 1 ns.
+    """
     return ratio == 1 or bool(
         ((scaled == np.rint(scaled)) & (np.abs(scaled) < 2.0**53) & (ratio < 2**53)).all()
     )
