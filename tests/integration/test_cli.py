@@ -251,7 +251,7 @@ def test_demo(folder: Path, sample_data: Path) -> None:
         (["list", "cube.gridref", "sources", "tas"], 1, "not for sources"),
         (["list", "cube.gridref", "statistics", "tsa"], 1, "did you mean 'tas'?"),
         (["info", "data/month_00.nc", "tas"], 1, "these options are for catalogs"),
-        (["info", "data"], 1, "no catalog there"),
+        (["info", "data"], 1, "no catalog there, only a folder: `gridref plan data`"),
         (["append", "cube.gridref"], 2, "--declare DIM=FIRST/LAST"),
         (["append", "cube.gridref", "--declare", "time=1"], 1, "time=2024-01-01/2024-12-31"),
         (["refresh", "cube.gridref", "--by", "data/month_00.nc"], 2, "--by needs the file"),

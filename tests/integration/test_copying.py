@@ -186,7 +186,8 @@ def test_types_that_zarr_does_not_have_are_refused_before_anything_is_written(tm
     ("options", "message"),
     [
         ({"memory": "lots"}, "memory='lots' is not a size"),
-        ({"memory": "10MB"}, "is too little: it takes 2[0-9][0-9]MB"),
+        ({"memory": "10MB"}, "10MB' is too little: it takes 2[0-9][0-9]MB"),
+        ({"memory": "1500kB"}, "1500000B' is too little"),
         ({"codec": "zst"}, "did you mean 'zstd'"),
         ({"chunks": {"tme": 3}}, "no dimension 'tme': did you mean 'time'"),
         ({"chunks": {"time": 0}}, "must be >= 1, or -1"),

@@ -360,9 +360,11 @@ def _threads(view: ArrayView, resources: Resources, object_bytes: int) -> tuple[
     reader_bytes = _reader_bytes(view.array)
     least = BASE_BYTES + encoder_bytes + reader_bytes + 2 * object_bytes
     if resources.memory < least:
+        whole_mb, rest = divmod(resources.memory, 10**6)
+        given = f"{resources.memory}B" if rest else f"{whole_mb}MB"
         raise InvalidRequestError(
             Message(
-                Option("memory", f"{resources.memory // 10**6}MB"),
+                Option("memory", given),
                 f" is too little: it takes {-(-least // 10**6)}MB to write objects of"
                 f" {-(-object_bytes // 10**6)} MB; give more, or write smaller chunks or shards",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from functools import partial
 from itertools import chain
@@ -170,7 +171,13 @@ def _print_file(
     try:
         found = inspect(address, storage_options=storage_options)
     except (SourceUnavailableError, SourceFormatError) as error:
-        if isinstance(error, SourceUnavailableError) or Path(address).is_dir():
+        if Path(address).is_dir():
+            raise CatalogNotFoundError(
+                f"no catalog there, only a folder: `gridref plan {shlex.quote(address)}` shows what"
+                " cube its files make",
+                Place(source=address),
+            ) from error
+        if isinstance(error, SourceUnavailableError):
             raise no_catalog from error
         raise
     if for_catalogs:
