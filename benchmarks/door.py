@@ -176,8 +176,9 @@ def whole_array() -> Iterator[Figure]:
                 "icechunk": lambda: np.asarray(repository[...]),
             },
             values,
+            n=10,
         )
-        both = compared({"engine": lambda: engine(catalog).values, "inflating alone": alone})
+        both = compared({"engine": lambda: engine(catalog).values, "inflating alone": alone}, n=10)
 
     def speed(spent: float) -> str:
         return f"{values.nbytes / 1e6 / spent:.0f} MB/s"

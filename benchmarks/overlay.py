@@ -259,8 +259,8 @@ print(catalog.report.lines[0])
 """
 LEFT = 0.8
 """How much of the memory that the machine has left a peer without a bound may take."""
-MOST_TIMES = 10
-"""How many times as long as gridref a peer may take."""
+MOST_TIMES = 4
+"""How many times as long as gridref a peer may take before it is stopped: twice the target."""
 
 
 def written(gigabytes: float, memory: str) -> Iterator[tuple[str, Run]]:
@@ -312,12 +312,14 @@ def writing(gigabytes: float = 20, memory: str = "2GB") -> Iterator[Figure]:
     assert not ours.failure, ours.failure
     what = f"write an overlay of {gigabytes:g} GB"
     for tool, run in runs.items():
-        if run.failure:
+        was_stopped = run.failure.startswith("stopped after")
+        if run.failure and not was_stopped:
             print(f"{tool}: {run.failure}", file=sys.stderr)
             continue
-        row = f"{what}, against {tool}"
-        yield Figure(row, run.seconds / ours.seconds, ">= 2", own=f"{ours.seconds:.0f} s")
-        in_work, own = run.worked / ours.worked, f"{ours.worked:.0f} s"
+        row, more = f"{what}, against {tool}", "; the peer was stopped unfinished" * was_stopped
+        own = f"{ours.seconds:.0f} s{more}"
+        yield Figure(row, run.seconds / ours.seconds, ">= 2", own=own)
+        in_work, own = run.worked / ours.worked, f"{ours.worked:.0f} s{more}"
         yield Figure(f"{row}, in processor time", in_work, ">= 2", own=own)
     yield Figure(f"{what}: memory", ours.peak * 1e3, "<= 2,000 MB", "MB")
 
