@@ -119,7 +119,7 @@ def vector(title: str, array: VirtualArray) -> dict[str, Any]:
 def _grid(array: VirtualArray) -> tuple[str, list[list[Edges]]]:
     """Why no grid says how an array is cut, or the edges along each axis, block by block."""
     if len({encoding.codecs for encoding in array.encodings}) > 1:
-        return "an array has one chain of codecs", []
+        return "an array has one codec chain", []
     axes: list[list[Edges | None]] = [[None] * n for n in array.grid.grid_shape]
     for block, coords in enumerate(np.ndindex(*array.grid.grid_shape)):
         shape = array.grid.data_shape(coords)
@@ -129,12 +129,12 @@ def _grid(array: VirtualArray) -> tuple[str, list[list[Edges]]]:
                 int(getattr(array.blocks, name)[block, axis]) for name in ("origin", "step")
             )
             if step != 1:
-                return "the elements of a chunk are shown in another order", []
+                return "the array shows the elements of a chunk in another order", []
             length = encoding.chunk_shape[axis]
             extent = int(array.blocks.stored_shape[block, axis])
             starts = [*range(origin - origin % length, origin + shape[axis], length)]
             if origin % length:
-                return "a chunk contributes elements that are not its first ones", []
+                return "the array shows elements that are not the first ones of their chunk", []
             bounds = [*starts, origin + shape[axis]]
             cut = encoding.edge is EdgePolicy.TRUNCATED
             edges = Edges(

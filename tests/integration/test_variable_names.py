@@ -154,7 +154,7 @@ X, Y = ("x", np.zeros(2)), ("y", np.zeros(3))
     [
         ({"t_p10": X, "t_p010": X}, P, "'t_p10' and 't_p010' both are 't' of p 10"),
         ({"t_p10": X, "t_p20": Y}, P, "'t_p10' has (x: 2) and 't_p20' has (y: 3)"),
-        ({"t_p10": X, "t": X}, P, "'t_p10' would be a part of 't'"),
+        ({"t_p10": X, "t": X}, P, "'t_p10' would become part of 't'"),
         ({"t_10": X}, P, f"no variable is called like {P!r}: there are"),
         ({"t_p10": X, "p": X}, P, "a dimension or variable 'p' already"),
         ({"t_p10": X}, "{variable}_{other}", "a pattern with the field {p}"),
