@@ -8,7 +8,7 @@ several names. `organisation` describes how a file keeps its metadata.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
@@ -96,31 +96,29 @@ def require_byte_ranges(
     SourceUnavailableError
         If a server ignores byte ranges.
     """
-    known = set() if file is None or file.came_whole else {_server(file.source)}
-    for source in _partial_sources(group):
-        if _server(source) not in known:
-            known.add(_server(source))
-            files = RemoteFiles(storage_options)
-            files.fetch(source.url, [1], [2], policy=source.policy)
-
-
-def _partial_sources(group: VirtualGroup) -> Iterator[Source]:
-    """The files on HTTP servers with chunks as parts of them."""
+    known = {""} if file is None or file.came_whole else {"", _server(file.source)}
     for array in group.all_arrays().values():
         for manifest in array.manifests:
             if not isinstance(manifest, (ChunkManifest, KnownSources)):  # protocols are slow
                 continue
-            if not any(map(_server, manifest.sources)):
+            if all(_server(source) in known for source in manifest.sources):
                 continue
-            if not isinstance(manifest, ChunkManifest):
-                yield manifest.sources[0]
-                continue
-            sizes = np.array([source.size_bytes or 0 for source in manifest.sources])
-            in_files = manifest.state == ChunkState.RANGE
-            numbers, lengths = manifest.source[in_files], manifest.length[in_files]
-            for number in np.unique(numbers[lengths < sizes[numbers]]).tolist():
-                if _server(manifest.sources[number]):
-                    yield manifest.sources[number]
+            for source in _partial_sources(manifest):
+                if _server(source) not in known:
+                    known.add(_server(source))
+                    files = RemoteFiles(storage_options)
+                    files.fetch(source.url, [1], [2], policy=source.policy)
+
+
+def _partial_sources(manifest: ChunkManifest | KnownSources) -> Sequence[Source]:
+    """The files with chunks as parts of them."""
+    if not isinstance(manifest, ChunkManifest):
+        return manifest.sources
+    sizes = np.array([source.size_bytes or 0 for source in manifest.sources])
+    in_files = manifest.state == ChunkState.RANGE
+    numbers, lengths = manifest.source[in_files], manifest.length[in_files]
+    partial_ones = np.unique(numbers[lengths < sizes[numbers]])
+    return [manifest.sources[number] for number in partial_ones.tolist()]
 
 
 def _server(source: Source) -> str:
