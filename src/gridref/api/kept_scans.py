@@ -220,7 +220,7 @@ def _unpacked(data: bytes) -> tuple[Source, VirtualGroup] | None:
 
 
 _MESSAGES = {"gridref.errors": ("Message", "Option")}
-"""A warning lists what a scan left out."""
+"""Reports of scans hold messages, which are not of the model."""
 
 
 class _Unpickler(pickle.Unpickler):

@@ -8,12 +8,12 @@ several names. `organisation` describes how a file keeps its metadata.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from importlib import import_module
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from gridref.formats.scanner import (
 from gridref.io import DataNames, ScanFile, absolute_url, counted_traffic, expand_urls, is_local
 from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.manifest import ChunkManifest, ChunkState, KnownSources, Source
+from gridref.model.manifest import ChunkManifest, ChunkState, KnownSources, Manifest, Source
 from gridref.model.scan_report import Fate, Finding
 from gridref.plugins import Plugin, plugins
 
@@ -97,23 +97,20 @@ def require_byte_ranges(
         If a server ignores byte ranges.
     """
     known = {""} if file is None or file.came_whole else {"", _server(file.source)}
-    for array in group.all_arrays().values():
-        for manifest in array.manifests:
-            if not isinstance(manifest, (ChunkManifest, KnownSources)):  # protocols are slow
-                continue
-            if all(_server(source) in known for source in manifest.sources):
-                continue
-            for source in _partial_sources(manifest):
-                if _server(source) not in known:
-                    known.add(_server(source))
-                    files = RemoteFiles(storage_options)
-                    files.fetch(source.url, [1], [2], policy=source.policy)
+    for manifest in chain.from_iterable(array.manifests for array in group.all_arrays().values()):
+        for source in _partial_sources(manifest, known):
+            if _server(source) not in known:
+                known.add(_server(source))
+                files = RemoteFiles(storage_options)
+                files.fetch(source.url, [1], [2], policy=source.policy)
 
 
-def _partial_sources(manifest: ChunkManifest | KnownSources) -> Sequence[Source]:
-    """The files with chunks as parts of them."""
+def _partial_sources(manifest: Manifest, known: Collection[str]) -> Sequence[Source]:
+    """The files with chunks as parts of them, if any may be on a server that is not known yet."""
     if not isinstance(manifest, ChunkManifest):
-        return manifest.sources
+        return manifest.sources if isinstance(manifest, KnownSources) else ()
+    if all(_server(source) in known for source in manifest.sources):
+        return ()
     sizes = np.array([source.size_bytes or 0 for source in manifest.sources])
     in_files = manifest.state == ChunkState.RANGE
     numbers, lengths = manifest.source[in_files], manifest.length[in_files]
