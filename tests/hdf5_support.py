@@ -1,11 +1,11 @@
-"""The tables of docs/hdf5-support.md."""
+"""The tables of docs/formats/hdf5.md."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "hdf5-support.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "formats" / "hdf5.md"
 
 
 def _rows() -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""docs/hdf5-support.md says what the code does."""
+"""docs/formats/hdf5.md says what the code does."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ TIFFS = shared_files(
         )
     )
 )
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "tiff-support.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "formats" / "tiff.md"
 ROW = re.compile(r"^\| `([^`]+)` \| (scan|read `[^`]+`|`[^`]+`) \| (.+) \|$")
 # Here GDAL shows something else on purpose: one plane of several, or colours converted.
 GDAL_DIFFERS = {
