@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from gridref.faces.http.connections import GuardedConnection
+from gridref.faces.http.server import GuardedConnection
 
 
 class _Server(uvicorn.Server):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gridref.faces.http import create_app
-from gridref.faces.web.snippets import GRIDLOOK
+from gridref.faces.web.array_page import GRIDLOOK
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, ChunkState, Source

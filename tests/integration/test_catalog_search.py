@@ -13,7 +13,7 @@ import pytest
 
 import gridref
 from gridref.faces.http import create_app
-from gridref.faces.web import search as searching
+from gridref.faces.web import front_page as searching
 from tests.many_catalogs import BOXES, VARIABLES, Made, made
 from tests.uvicorn_server import running
 

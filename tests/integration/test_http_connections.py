@@ -11,7 +11,7 @@ import pytest
 
 from gridref.api.catalog import write_catalog
 from gridref.faces.http import create_app
-from gridref.faces.http.connections import GuardedConnection
+from gridref.faces.http.server import GuardedConnection
 from gridref.model.array import VirtualGroup
 from gridref.testing.builders import chunked_array
 from tests.uvicorn_server import running

@@ -25,7 +25,7 @@ UNIMPORTED = {
     "dask": "xarray makes chunked arrays with it; distributed schedules them",
     "fastparquet": "fsspec writes kerchunk's references in Parquet with it",
     "kerchunk": "the same",
-    "httptools": "uvicorn's protocol, which `faces.http.connections` extends, is made of it",
+    "httptools": "uvicorn's protocol, which `faces.http.server` extends, is made of it",
     "s3fs": "fsspec opens S3 with it",
     "uvloop": "uvicorn runs on it where it is installed",
 }

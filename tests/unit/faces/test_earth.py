@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from pyproj import CRS, Transformer
 
-from gridref.faces.web.conventions import as_stated, nexus_axis
 from gridref.faces.web.earth import earth_of
 from gridref.faces.web.extent import ends_of, extents
+from gridref.faces.web.meaning import as_stated, nexus_axis
 from gridref.model.array import VirtualArray, VirtualGroup
 
 PLANE = np.zeros((3, 4), "f4")

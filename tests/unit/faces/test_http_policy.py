@@ -34,5 +34,5 @@ def test_ranges_are_cut_and_merged():
 
 
 def test_tags():
-    assert Preconditions('"a", "b"', None, None, "b").status is None
-    assert Preconditions(None, None, "*", "b").range_counts is False
+    assert Preconditions({"if-match": '"a", "b"'}, "b").status is None
+    assert Preconditions({"if-range": "*"}, "b").range_counts is False

@@ -20,22 +20,28 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs
 
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.codecs import codec_named
 from gridref.errors import CatalogError, GridrefError, InvalidRequestError
 from gridref.faces.http import values
-from gridref.faces.http.bodies import window_bytes_for
-from gridref.faces.http.objects import Answer, answer, packed_chunk, representation
-from gridref.faces.http.routes import Asked, answer_for, as_json, folder_page, pack_viewer, problem
+from gridref.faces.http.objects import (
+    METADATA_TYPE,
+    Answer,
+    Body,
+    answer,
+    packed_chunk,
+    representation,
+)
+from gridref.faces.http.requests import Fields, Request
+from gridref.faces.http.routes import answer_for, as_json, folder_page, pack_viewer, problem
 from gridref.faces.http.site import VIEWS, ServedCatalog, Site, SiteOptions, public_text
-from gridref.faces.http.working import TooBusyError, Workers, disconnected
+from gridref.faces.web.part import GoesOn
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
@@ -154,11 +160,11 @@ class Visitors:
         fields = [value for name, value in scope["headers"] if name == b"host"]
         match = _HOST.fullmatch(fields[0].decode("latin-1").lower()) if len(fields) == 1 else None
         if match is None:
-            return 400, "a request needs one Host field\n"
+            return 400, "a request needs one Host field"
         name = match[1].strip("[]").rstrip(".")
         if {"*", name} & self.hosts or _is_loopback(name) or name == _address(scope):
             return None
-        return 421, "this server is not known under that name: see --allow-host\n"
+        return 421, "this server is not known under that name: see --allow-host"
 
     def headers(self, scope: Mapping[str, Any]) -> tuple[tuple[bytes, bytes], ...]:
         """Headers that let web pages read a response; none if they may not."""
@@ -191,8 +197,6 @@ def _is_loopback(name: str) -> bool:
 
 # The application
 
-type Fields = tuple[tuple[bytes, bytes], ...]
-
 ACCESS_LOG = logging.getLogger("gridref.access")
 ERROR_LOG = logging.getLogger("gridref.http")
 N_THREADS = 32
@@ -207,7 +211,7 @@ _PREFLIGHT = (
 )
 
 
-_REBUILT = "there is no such snapshot, or the catalog was rebuilt since: open it again\n"
+_REBUILT = "there is no such snapshot, or the catalog was rebuilt since: open it again"
 
 
 @verb(ViewOptions, hidden=("view",))
@@ -316,98 +320,109 @@ class GridrefApp:
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
-        sender = _Sender(scope, send, self._visitors.headers(scope))
-        route = "other"
+        sender = _Sender(scope["method"], send, self._visitors.headers(scope))
+        route, request = "other", Request.of(scope)
         try:
-            route = await self._respond(scope, receive, sender)
-        except GridrefError as error:
-            name = scope["path"].removeprefix("/").partition("/")[0]
-            if isinstance(error, CatalogError) and self.site.is_former(name) and not sender.started:
-                await sender.plain(409, _REBUILT)  # its tables went with it
+            refusal = self._visitors.refusal(scope)
+            if refusal is not None:
+                await sender.send(Answer.plain(*refusal))
             else:
-                await self._failed(error, scope, sender)
+                route, response = await self._answered(request, receive)
+                await self._deliver(response, receive, sender)
+        except GridrefError as error:
             route = "error"
+            await self._failed(error, request, sender)
         finally:
             seconds = time.perf_counter() - start
             self.metrics.count(
-                route, _known(scope["method"]), sender.status, sender.n_bytes, seconds
+                route, _known(request.method), sender.status, sender.n_bytes, seconds
             )
             if self._access_log:
-                _log(scope, sender, seconds)
+                _log(scope, request, sender, seconds)
 
-    async def _respond(self, scope: Scope, receive: Receive, sender: _Sender) -> str:
-        """Send the response; returns the name of the route, for the counters."""
-        method = scope["method"]
-        refusal = self._visitors.refusal(scope)
-        if refusal is not None:
-            await sender.plain(*refusal)
-            return "other"
-        if method == "OPTIONS":
-            await sender.send(Answer(204, _PREFLIGHT))
-            return "other"
-        if method not in ("GET", "HEAD"):
-            await sender.plain(405, "this server is read-only\n", (b"allow", METHODS.encode()))
-            return "other"
-        name, _, rest = scope["path"].removeprefix("/").partition("/")
-        name += _choices(scope)
+    async def _answered(self, request: Request, receive: Receive) -> tuple[str, Answer | None]:
+        """The name of the route, for the counters, and the answer; None if the client is gone."""
+        if request.method == "OPTIONS":
+            return "other", Answer(204, _PREFLIGHT)
+        if request.method not in ("GET", "HEAD"):
+            allowed = (b"allow", METHODS.encode())
+            return "other", Answer.plain(405, "this server is read-only", allowed)
+        name, _, rest = request.path.removeprefix("/").partition("/")
+        name += _choices(request)
         catalog = self.site.find(name)
         if catalog is None and "@" in name:
             try:
                 catalog = await self._in_thread(self.site.snapshot, name)
             except InvalidRequestError as error:
-                await sender.plain(400, f"{error.reason}\n")
-                return "other"
+                return "other", Answer.plain(400, str(error.reason))
         if catalog is None and self.site.was_rebuilt(name):
-            await sender.plain(409, _REBUILT)
-            return "other"
+            return "other", Answer.plain(409, _REBUILT)
         view, _, key = rest.partition("/")
         if catalog is not None and view in values.KINDS:
-            await self._values(scope, receive, sender, catalog)
-            return "values"
+            work = partial(values.answer, catalog, request, self._cache_control)
+            try:
+                return "values", await self._workers.run(receive, work)
+            except TooBusyError:
+                busy = "too many wait for values here: ask again in a second"
+                return "values", Answer.plain(503, busy, (b"retry-after", b"1"))
         if catalog is None or view not in VIEWS:
-            await self._page(scope, sender, catalog)
-            return "page"
+            return "page", await self._page(request, catalog)
         key = catalog.asked_key(key)
         virtual_object = catalog.spaces[view].peek(key)
         if virtual_object is None:
             virtual_object = await self._in_thread(catalog.spaces[view].resolve, key)
         if virtual_object is not None:
-            await self._object(scope, receive, sender, catalog, key, virtual_object)
-        else:
-            await self._folder(sender, catalog, view, key)
-        return str(view)
+            return view, await self._object(request, catalog, key, virtual_object)
+        path = key.rstrip("/")
+        is_folder = (key.endswith("/") or not key) and await self._in_thread(
+            catalog.spaces[view].is_dir, path
+        )
+        if is_folder:
+            return view, await self._in_thread(folder_page, catalog, view, path)
+        return view, Answer.plain(404, "no such key")
 
     async def _object(
-        self,
-        scope: Scope,
-        receive: Receive,
-        sender: _Sender,
-        catalog: ServedCatalog,
-        key: str,
-        virtual_object: VirtualObject,
-    ) -> None:
-        headers = {name.decode("latin-1"): v.decode("latin-1") for name, v in scope["headers"]}
-        size = virtual_object.n_bytes
+        self, request: Request, catalog: ServedCatalog, key: str, virtual_object: VirtualObject
+    ) -> Answer:
+        size, reader = virtual_object.n_bytes, catalog.reader
         if size is None:
-            size = await self._in_thread(catalog.reader.size, virtual_object)
+            size = await self._in_thread(reader.size, virtual_object)
         is_metadata = key.rpartition("/")[2] == "zarr.json"
-        shown = representation(virtual_object, size, metadata=is_metadata, headers=headers)
-        if not is_metadata and "compressed" in _query(scope):
-            whole = partial(catalog.reader.read_buffer, virtual_object)
-            shown = await self._in_thread(packed_chunk, shown, whole, headers)
-        response = answer(shown, scope["method"], headers, self._cache_control)
-        if response.body is None or response.virtual_object is None:
-            await sender.send(response)
+        shown = representation(virtual_object, size, request, metadata=is_metadata)
+        if not is_metadata and "compressed" in request.query:
+            whole = partial(reader.read_buffer, virtual_object)
+            shown = await self._in_thread(packed_chunk, shown, whole, request)
+        return answer(shown, request, reader, self._cache_control)
+
+    async def _page(self, request: Request, catalog: ServedCatalog | None) -> Answer:
+        if request.path == "/healthz":
+            return Answer.plain(200, "ok")
+        if request.path == "/metrics":
+            text = self.metrics.render(self._gauges())
+            return Answer.of(text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        page: Answer | None = await self._in_thread(answer_for, self.site, catalog, request)
+        if page is None and request.by_browser:
+            words = "No catalog or array has this address."
+            return problem(request, 404, "Nothing is here", words)
+        return page or Answer.plain(404, "nothing is here")
+
+    async def _deliver(self, response: Answer | None, receive: Receive, sender: _Sender) -> None:
+        """Send an answer: what is at hand, else piece by piece."""
+        if response is None:
             return
-        ranges = _ranges(response)
-        if len(response.body.pieces) == len(ranges) == 1:
-            ready = catalog.reader.at_hand(response.virtual_object, *ranges[0])
+        body = response.body
+        if isinstance(body, Body):
+            ready = body.at_hand()
             if ready is not None:
                 await sender.send(response, ready)
-                return
-        read = partial(catalog.reader.read_parts, response.virtual_object)
-        parts = response.body.parts(read, self._threads, window_bytes_for(response.virtual_object))
-        await self._stream(receive, sender, response, parts)
+            else:
+                await self._stream(receive, sender, response, body.parts(self._threads))
+        elif body is None or isinstance(body, bytes):
+            await sender.send(response, body)
+        elif sender.is_head:
+            await sender.send(response)
+        else:
+            await self._stream(receive, sender, response, self._steps(body))
 
     async def _stream(
         self,
@@ -428,59 +443,10 @@ class GridrefApp:
         finally:
             gone.cancel()
 
-    async def _folder(self, sender: _Sender, catalog: ServedCatalog, view: str, key: str) -> None:
-        path = key.rstrip("/")
-        if (key.endswith("/") or not key) and await self._in_thread(
-            catalog.spaces[view].is_dir, path
-        ):
-            page = await self._in_thread(folder_page, catalog, view, path)
-            await sender.page(200, page, b"text/html; charset=utf-8")
-            return
-        await sender.plain(404, "no such key\n")
-
-    async def _page(self, scope: Scope, sender: _Sender, catalog: ServedCatalog | None) -> None:
-        if scope["path"] == "/healthz":
-            await sender.plain(200, "ok\n")
-        elif scope["path"] == "/metrics":
-            text = self.metrics.render(self._gauges())
-            await sender.page(200, text.encode(), b"text/plain; version=0.0.4; charset=utf-8")
-        else:
-            await self._routed(Asked.of(scope), sender, catalog)
-
-    async def _values(
-        self, scope: Scope, receive: Receive, sender: _Sender, catalog: ServedCatalog
-    ) -> None:
-        """Values that are worked out, as long as the client waits for them."""
-        work = partial(values.answer, catalog, scope, self._cache_control)
-        try:
-            made = await self._workers.run(receive, work)
-        except TooBusyError:
-            busy = "too many wait for values here: ask again in a second\n"
-            await sender.plain(503, busy, (b"retry-after", b"1"))
-            return
-        if isinstance(made, values.Stream):
-            response = Answer(200, made.headers)
-            if scope["method"] == "HEAD":
-                await sender.send(response)
-            else:
-                await self._stream(receive, sender, response, self._steps(made.parts))
-        elif made is not None:
-            length = (b"content-length", str(len(made.body)).encode())
-            await sender.send(Answer(made.status, (*made.headers, length)), made.body)
-
     async def _steps(self, parts: Iterator[bytes]) -> AsyncGenerator[list[Buffer]]:
         """What is worked out, piece by piece in other threads."""
         while (part := await self._workers.step(partial(next, parts, None))) is not None:
             yield [part]
-
-    async def _routed(self, asked: Asked, sender: _Sender, catalog: ServedCatalog | None) -> None:
-        page = await self._in_thread(answer_for, self.site, catalog, asked)
-        if page is None and asked.by_browser:
-            page = problem(asked, 404, "Nothing is here", "No catalog or array has this address.")
-        if page is None:
-            await sender.plain(404, "nothing is here\n")
-        else:
-            await sender.page(page.status, page.body, page.content_type, *page.headers)
 
     def _gauges(self) -> dict[str, tuple[str, float]]:
         catalogs = self.site.catalogs.values()
@@ -499,19 +465,23 @@ class GridrefApp:
             ),
         }
 
-    async def _failed(self, error: GridrefError, scope: Scope, sender: _Sender) -> None:
+    async def _failed(self, error: GridrefError, request: Request, sender: _Sender) -> None:
         """A 502 that says what failed; once bytes are out, the connection is broken instead."""
-        ERROR_LOG.error("%s %s: %s", scope["method"], scope["path"], error)
+        name = request.path.removeprefix("/").partition("/")[0]
+        if isinstance(error, CatalogError) and self.site.is_former(name) and not sender.started:
+            await sender.send(Answer.plain(409, _REBUILT))  # its tables went with it
+            return
+        ERROR_LOG.error("%s %s: %s", request.method, request.path, error)
         if sender.started:
             self.metrics.count_aborted()
             raise ConnectionAbortedError(without_secrets(str(error))) from error
-        asked, reason = Asked.of(scope), public_text(error)
-        if asked.by_browser:
-            page = problem(asked, 502, "This could not be read", reason)
-            await sender.page(page.status, page.body, page.content_type, *page.headers)
-            return
-        body = as_json({"error": type(error).__name__, "reason": reason})
-        await sender.page(502, body, b"application/json", (b"cache-control", b"no-store"))
+        reason = public_text(error)
+        if request.by_browser:
+            page = problem(request, 502, "This could not be read", reason)
+        else:
+            body = as_json({"error": type(error).__name__, "reason": reason})
+            page = Answer.of(body, METADATA_TYPE, (b"cache-control", b"no-store"))
+        await sender.send(replace(page, status=502))
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
         loop = asyncio.get_running_loop()
@@ -521,10 +491,10 @@ class GridrefApp:
 class _Sender:
     """Sends one response, and remembers what went out."""
 
-    def __init__(self, scope: Scope, send: Send, headers: Fields) -> None:
+    def __init__(self, method: str, send: Send, headers: Fields) -> None:
         self._send = send
         self._common = (*headers, *_COMMON)
-        self._is_head = scope["method"] == "HEAD"
+        self.is_head = method == "HEAD"
         self.status = 500
         self.n_bytes = 0
         self.started = False
@@ -533,18 +503,22 @@ class _Sender:
         self.started = True
         self.status = response.status
         headers = [*response.headers, *self._common]
+        if isinstance(response.body, bytes):
+            headers.append((b"content-length", str(len(response.body)).encode()))
         await self._send(
             {"type": "http.response.start", "status": response.status, "headers": headers}
         )
 
-    async def send(self, response: Answer, body: Any = b"") -> None:
-        """A response whose body is at hand."""
+    async def send(self, response: Answer, body: Buffer | None = None) -> None:
+        """A response whose body is at hand, by default in itself."""
         await self.start(response)
-        data = b"" if self._is_head else bytes(body)
+        if body is None and isinstance(response.body, bytes):
+            body = response.body
+        data = b"" if self.is_head or body is None else bytes(body)
         self.n_bytes += len(data)
         await self._send({"type": "http.response.body", "body": data})
 
-    async def part(self, response: Answer, buffers: Any) -> None:
+    async def part(self, response: Answer, buffers: list[Buffer]) -> None:
         """Some of a body; the first part sends the headers."""
         if not self.started:
             await self.start(response)
@@ -559,18 +533,6 @@ class _Sender:
             await self.start(response)
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def page(
-        self, status: int, body: bytes, content_type: bytes, *headers: tuple[bytes, bytes]
-    ) -> None:
-        """A page of text."""
-        length = (b"content-length", str(len(body)).encode())
-        fields = ((b"content-type", content_type), length, *headers)
-        await self.send(Answer(status, fields), body)
-
-    async def plain(self, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
-        """A line of text."""
-        await self.page(status, text.encode(), b"text/plain; charset=utf-8", *headers)
-
 
 def _prepare() -> None:
     """Load and compress what takes a moment, before a first visitor waits for it."""
@@ -578,20 +540,11 @@ def _prepare() -> None:
     pack_viewer()
 
 
-def _ranges(response: Answer) -> list[tuple[int, int]]:
-    assert response.body is not None
-    return [piece for piece in response.body.pieces if not isinstance(piece, bytes)]
-
-
-def _query(scope: Scope) -> dict[str, list[str]]:
-    return parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-
-
-def _choices(scope: Scope) -> str:
+def _choices(request: Request) -> str:
     """The snapshot and overlay that a query names, as a name of a catalog has them."""
-    asked = _query(scope)
-    snapshot = f"@{asked['snapshot'][-1]}" if "snapshot" in asked else ""
-    return snapshot + (f"@overlay={asked['overlay'][-1]}" if "overlay" in asked else "")
+    query = request.query
+    snapshot = f"@{request.option('snapshot')}" if "snapshot" in query else ""
+    return snapshot + (f"@overlay={request.option('overlay')}" if "overlay" in query else "")
 
 
 def _known(method: str) -> str:
@@ -599,17 +552,88 @@ def _known(method: str) -> str:
     return method if method in ("GET", "HEAD", "OPTIONS") else "other"
 
 
-def _log(scope: Scope, sender: _Sender, seconds: float) -> None:
-    headers = dict(scope["headers"])
+def _log(scope: Scope, request: Request, sender: _Sender, seconds: float) -> None:
     client = scope.get("client") or ("", 0)
     record = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "client": client[0],
-        "method": scope["method"],
-        "path": scope["path"],
-        "range": headers.get(b"range", b"").decode("latin-1"),
+        "method": request.method,
+        "path": request.path,
+        "range": request.headers.get("range", ""),
         "status": sender.status,
         "bytes": sender.n_bytes,
         "ms": round(seconds * 1000, 2),
     }
     ACCESS_LOG.info(json.dumps(record))
+
+
+# Long work in few threads, as long as the client waits for it
+
+N_WORKERS = 6
+"""Threads; most of them wait for those that read and decode."""
+MOST_WAITING = 256
+"""Pieces of work that wait for a thread, of all clients together."""
+
+
+class TooBusyError(Exception):
+    """Too many clients wait already: status 503."""
+
+
+class Workers:
+    """Threads for work that clients wait for."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(N_WORKERS, thread_name_prefix="gridref-work")
+        self._n_waiting = 0
+
+    async def run[Result](
+        self, receive: Receive, work: Callable[[GoesOn], Result]
+    ) -> Result | None:
+        """Do some work; None if the client goes away meanwhile.
+
+        Parameters
+        ----------
+        receive
+            Tells that the client is gone, as ASGI has it.
+        work
+            Asks now and then whether to go on, and gives up by an error if not.
+
+        Raises
+        ------
+        TooBusyError
+            If too much work waits.
+        """
+        if self._n_waiting >= MOST_WAITING:
+            raise TooBusyError
+        given_up = threading.Event()
+        gone = asyncio.create_task(disconnected(receive))
+        self._n_waiting += 1
+        loop = asyncio.get_running_loop()
+        working = loop.run_in_executor(self._threads, work, lambda: not given_up.is_set())
+        working.add_done_callback(self._done)
+        try:
+            await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            given_up.set()
+            working.cancel()
+            gone.cancel()
+
+    async def step[Result](self, work: Callable[[], Result]) -> Result:
+        """Do a small part of some work, whose caller looks after the client."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _done(self, working: asyncio.Future[Any]) -> None:
+        self._n_waiting -= 1
+        with contextlib.suppress(asyncio.CancelledError):
+            working.exception()  # of work that nobody waits for any more
+
+    def shutdown(self) -> None:
+        """Begin nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Wait until a client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,18 +1,34 @@
-"""Turn a request for a key into a response: status, headers and body. Nothing is sent here."""
+"""Turn a request for a key into a response, whose body is read as it is sent."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+import itertools
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
 
 import imagecodecs
 
 from gridref.cache import LRU, cache_bytes
-from gridref.faces.http.bodies import Body, multipart, whole
-from gridref.faces.http.requests import Preconditions, UnsatisfiableError, parse_range
-from gridref.serve.segments import LiteralSegment, VirtualObject
+from gridref.faces.http.requests import (
+    Fields,
+    Preconditions,
+    RangeSet,
+    Request,
+    UnsatisfiableError,
+    parse_range,
+)
+from gridref.serve.object_reader import ObjectReader
+from gridref.serve.segments import (
+    DecodedRunSegment,
+    DecodedSegment,
+    LiteralSegment,
+    RewrappedSegment,
+    VirtualObject,
+)
 from gridref.serve.tasks import Buffer
 
 METADATA_TYPE = "application/json"
@@ -20,7 +36,97 @@ CHUNK_TYPE = "application/octet-stream"
 MIN_GZIP_BYTES = 1_024
 MOST_PACKED_BYTES = 64 * 2**20
 """Of a chunk that is compressed on its way: it is in memory as a whole."""
-_WEIGHT = re.compile(r"[01](\.[0-9]{0,3})?", re.ASCII)
+
+
+# Bodies
+
+SOURCE_WINDOW_BYTES = 2**20
+"""Bytes of sources read at a time; the next window is read while one is sent."""
+DECODED_WINDOW_BYTES = 8 * 2**20
+"""The same for chunks that are decompressed. Windows hold whole chunks."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """Consecutive pieces of an object, which are sent window by window.
+
+    Attributes
+    ----------
+    pieces
+        Literal bytes, and half-open ranges of the object.
+    """
+
+    virtual_object: VirtualObject
+    reader: ObjectReader
+    pieces: tuple[bytes | tuple[int, int], ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of all pieces."""
+        return sum(len(p) if isinstance(p, bytes) else p[1] - p[0] for p in self.pieces)
+
+    def at_hand(self) -> Buffer | None:
+        """All bytes, if they are one range that nothing has to be read for."""
+        (piece, *others) = self.pieces or (b"",)
+        if others or isinstance(piece, bytes):
+            return None
+        return self.reader.at_hand(self.virtual_object, *piece)
+
+    def windows(self) -> list[bytes | tuple[int, int]]:
+        """The pieces, cut where the object has a multiple of what is read at a time."""
+        window_bytes = _window_bytes_for(self.virtual_object)
+        cut: list[bytes | tuple[int, int]] = []
+        for piece in self.pieces:
+            if isinstance(piece, bytes):
+                cut.append(piece)
+                continue
+            start, stop = piece
+            inner = range(start // window_bytes * window_bytes + window_bytes, stop, window_bytes)
+            cut += itertools.pairwise([start, *inner, stop])
+        return cut
+
+    async def parts(self, threads: Executor) -> AsyncGenerator[list[Buffer]]:
+        """The bytes of each window, one window being read ahead."""
+        read = partial(self.reader.read_parts, self.virtual_object)
+        loop = asyncio.get_running_loop()
+
+        def begin(window: bytes | tuple[int, int]) -> asyncio.Future[list[Buffer]]:
+            if isinstance(window, bytes):
+                ready: asyncio.Future[list[Buffer]] = loop.create_future()
+                ready.set_result([window])
+                return ready
+            return loop.run_in_executor(threads, read, *window)
+
+        ahead: asyncio.Future[list[Buffer]] | None = None
+        windows = self.windows()
+        try:
+            for number, window in enumerate(windows):
+                current = begin(window) if ahead is None else ahead
+                ahead = None
+                parts = await current
+                if number + 1 < len(windows):
+                    ahead = begin(windows[number + 1])
+                yield parts
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
+
+
+def _window_bytes_for(virtual_object: VirtualObject) -> int:
+    """How much of an object to read at a time: decoded chunks are not decoded twice."""
+    for segment in virtual_object.segments:
+        if isinstance(segment, DecodedSegment | RewrappedSegment):
+            return max(DECODED_WINDOW_BYTES, virtual_object.n_bytes or 0)
+        if isinstance(segment, DecodedRunSegment):
+            size = max(1, segment.chunk_bytes)
+            plain = all(len(encoding.codecs) == 1 for encoding in segment.view.array.encodings)
+            most = SOURCE_WINDOW_BYTES if plain else DECODED_WINDOW_BYTES
+            return max(size, most // size * size)
+    return SOURCE_WINDOW_BYTES
+
+
+# Answers
 
 
 @dataclass(frozen=True)
@@ -29,20 +135,25 @@ class Answer:
 
     Attributes
     ----------
-    status
-        HTTP status.
-    headers
-        Header fields.
     body
-        What is sent; None where only headers are.
-    virtual_object
-        The object that ranges in the body count into.
+        What is at hand; pieces of an object, which are read; or what is worked out piece by piece.
+        None where only headers are sent.
     """
 
     status: int
-    headers: tuple[tuple[bytes, bytes], ...]
-    body: Body | None = None
-    virtual_object: VirtualObject | None = field(default=None, repr=False)
+    headers: Fields = ()
+    body: bytes | Body | Iterator[bytes] | None = None
+
+    @classmethod
+    def of(cls, body: bytes, content_type: str, *fields: tuple[bytes, bytes]) -> Answer:
+        """What is there."""
+        return cls(200, ((b"content-type", content_type.encode()), *fields), body)
+
+    @classmethod
+    def plain(cls, status: int, text: str, *fields: tuple[bytes, bytes]) -> Answer:
+        """A line of text."""
+        headers = ((b"content-type", b"text/plain; charset=utf-8"), *fields)
+        return cls(status, headers, f"{text}\n".encode())
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +180,14 @@ class Representation:
 
 
 def representation(
-    virtual_object: VirtualObject, size: int, *, metadata: bool, headers: Mapping[str, str]
+    virtual_object: VirtualObject, size: int, request: Request, *, metadata: bool
 ) -> Representation:
     """Choose the coding: gzip for metadata, if the client takes it and wants no range of it."""
     kind = METADATA_TYPE if metadata else CHUNK_TYPE
     plain = Representation(virtual_object, size, kind, varies=metadata)
-    if not metadata or size < MIN_GZIP_BYTES or "range" in headers:
+    if not metadata or size < MIN_GZIP_BYTES or "range" in request.headers:
         return plain
-    if not takes_gzip(headers.get("accept-encoding", "")):
+    if not request.takes("gzip"):
         return plain
     (segment,) = virtual_object.segments
     assert isinstance(segment, LiteralSegment)
@@ -84,14 +195,16 @@ def representation(
 
 
 def packed_chunk(
-    shown: Representation, read: Callable[[], Buffer], headers: Mapping[str, str]
+    shown: Representation, read: Callable[[], Buffer], request: Request
 ) -> Representation:
     """A chunk in the coding that the client takes; as it is if large, or if a range is wanted."""
     shown = replace(shown, varies=True)
-    coding = value_coding(headers.get("accept-encoding", ""))
-    if not coding or "range" in headers or not MIN_GZIP_BYTES <= shown.size <= MOST_PACKED_BYTES:
+    coding, is_whole = request.value_coding, "range" not in request.headers
+    if not coding or not is_whole or not MIN_GZIP_BYTES <= shown.size <= MOST_PACKED_BYTES:
         return shown
-    return _coded(shown, packed(shown.virtual_object.etag, read, coding), coding)
+    key = (coding, shown.virtual_object.etag)
+    data = _PACKED.get_or_load(key, lambda: compressed(read(), coding))
+    return _coded(shown, data, coding)
 
 
 def _coded(plain: Representation, data: bytes, coding: str) -> Representation:
@@ -108,79 +221,44 @@ def gzipped(etag: str, data: bytes) -> bytes:
     return _PACKED.get_or_load(("", etag), lambda: gzip.compress(data, 6, mtime=0))
 
 
-def packed(etag: str, read: Callable[[], Buffer], coding: str) -> bytes:
-    """Compress values, which are read for it, fast and once for all requests."""
-    return _PACKED.get_or_load((coding, etag), lambda: compressed(read(), coding))
-
-
 def compressed(data: Buffer, coding: str) -> bytes:
-    """Values in a coding of `value_coding`, at the level that takes the least time."""
+    """Values in a coding of `Request.value_coding`, at the level that takes the least time."""
     encode = imagecodecs.zstd_encode if coding == "zstd" else imagecodecs.gzip_encode
     return bytes(encode(data, level=1))
 
 
-def value_coding(accepted: str) -> str:
-    """The coding for values that ``Accept-Encoding`` allows: zstd, else gzip, else none (empty).
-
-    Zstandard's first level needs a window of 512 KiB, and clients need not take more than 8 MiB
-    (RFC 9659).
-    """
-    weights = _weights(accepted)
-    return next((each for each in ("zstd", "gzip") if weights.get(each, weights.get("*", 0))), "")
-
-
-def takes_gzip(accepted: str) -> bool:
-    """Whether ``Accept-Encoding`` allows gzip: RFC 9110, section 12.5.3."""
-    weights = _weights(accepted)
-    return weights.get("gzip", weights.get("*", 0)) > 0
-
-
-def _weights(accepted: str) -> dict[str, float]:
-    return dict(map(_weight_of, accepted.split(",")))
-
-
-def _weight_of(coding: str) -> tuple[str, float]:
-    """A coding and its weight; what is not a number means that it is not wanted."""
-    name, _, parameter = coding.partition(";")
-    key, _, value = parameter.strip().lower().partition("=")
-    if key.strip() != "q":
-        return name.strip().lower(), 1
-    return name.strip().lower(), float(value) if _WEIGHT.fullmatch(value.strip()) else 0
-
-
 def answer(
-    shown: Representation, method: str, headers: Mapping[str, str], cache_control: bytes
+    shown: Representation, request: Request, reader: ObjectReader, cache_control: bytes
 ) -> Answer:
     """Answer a GET or HEAD request for an object that is there.
 
     Source: RFC 9110, section 13.2.2 (order of conditions), 14.2 and 15.3.7 (ranges).
     """
-    etag = shown.virtual_object.etag
+    etag, is_get = shown.virtual_object.etag, request.method == "GET"
     common = (
         (b"etag", f'"{etag}"'.encode()),
         (b"accept-ranges", b"bytes"),
         (b"cache-control", cache_control),
         *(((b"vary", b"Accept-Encoding"),) if shown.varies else ()),
     )
-    conditions = Preconditions(
-        headers.get("if-match"), headers.get("if-none-match"), headers.get("if-range"), etag
-    )
+    conditions = Preconditions(request.headers, etag)
     if conditions.status is not None:
         return Answer(conditions.status, common)
-    asked = headers.get("range") if method == "GET" and conditions.range_counts else None
+    asked = request.headers.get("range") if is_get and conditions.range_counts else None
     try:
         ranges = parse_range(asked, shown.size)
     except UnsatisfiableError:
         return Answer(416, (*common, (b"content-range", f"bytes */{shown.size}".encode())))
-    content_type = shown.content_type
+    content_type, status = shown.content_type, 200 if ranges is None else 206
     if ranges is None:
-        status, body = 200, whole(0, shown.size)
+        ranges = ((0, shown.size),) if shown.size else ()
     elif len(ranges) == 1:
-        status, body = 206, whole(*ranges[0])
         start, stop = ranges[0]
         common += ((b"content-range", f"bytes {start}-{stop - 1}/{shown.size}".encode()),)
+    if len(ranges) < 2:
+        body = Body(shown.virtual_object, reader, ranges)
     else:
-        status, body = 206, multipart(ranges, shown.size, content_type, etag)
+        body = _multipart(shown, reader, ranges, etag)
         content_type = f"multipart/byteranges; boundary={etag}"
     common += (
         (b"content-type", content_type.encode()),
@@ -188,4 +266,20 @@ def answer(
     )
     if shown.coding:
         common += ((b"content-encoding", shown.coding.encode()),)
-    return Answer(status, common, body if method == "GET" else None, shown.virtual_object)
+    return Answer(status, common, body if is_get else None)
+
+
+def _multipart(
+    shown: Representation, reader: ObjectReader, ranges: RangeSet, boundary: str
+) -> Body:
+    """Several ranges as ``multipart/byteranges``: RFC 9110, section 14.6."""
+    pieces: list[bytes | tuple[int, int]] = []
+    for number, (start, stop) in enumerate(ranges):
+        head = (
+            f"{'' if number == 0 else '\r\n'}--{boundary}\r\n"
+            f"Content-Type: {shown.content_type}\r\n"
+            f"Content-Range: bytes {start}-{stop - 1}/{shown.size}\r\n\r\n"
+        )
+        pieces += [head.encode(), (start, stop)]
+    pieces.append(f"\r\n--{boundary}--\r\n".encode())
+    return Body(shown.virtual_object, reader, tuple(pieces))

@@ -1,13 +1,107 @@
-"""Parse range and conditional headers. Pure.
+"""What a request asks for: its path and query, ranges, conditions and codings. Pure.
 
-Source: RFC 9110, sections 8.8.3 (entity tags), 13 (conditional requests) and 14 (range requests).
+Source: RFC 9110, sections 8.8.3 (entity tags), 12.5.3 (codings), 13 (conditional requests) and 14
+(range requests).
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from urllib.parse import parse_qs
+
+from gridref.faces.web.frame import Links
+from gridref.typing import Scope
+
+type Fields = tuple[tuple[bytes, bytes], ...]
+"""Header fields."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asks for.
+
+    Attributes
+    ----------
+    method
+        Of HTTP.
+    path
+        Its path, decoded.
+    query
+        Its parameters. Of each the last one counts.
+    headers
+        Header fields by their names in small letters.
+    origin
+        The address of the server, as the client has it.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, list[str]]
+    headers: Mapping[str, str]
+    origin: str
+
+    @classmethod
+    def of(cls, scope: Scope) -> Request:
+        """From an ASGI scope."""
+        fields = scope["headers"]
+        headers = {name.decode("latin-1"): each.decode("latin-1") for name, each in fields}
+        return cls(
+            scope["method"],
+            scope["path"],
+            parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True),
+            headers,
+            f"{scope.get('scheme', 'http')}://{headers.get('host', '')}",
+        )
+
+    def option(self, name: str, default: str = "") -> str:
+        """What the query says; the last word counts."""
+        return self.query.get(name, [default])[-1]
+
+    @property
+    def by_browser(self) -> bool:
+        """Whether pages are wanted; programs ask for any type, or for none."""
+        return "text/html" in self.headers.get("accept", "")
+
+    @property
+    def links(self) -> Links:
+        """Where things are, as seen from the page."""
+        return Links.of_page(self.path)
+
+    @cached_property
+    def _weights(self) -> dict[str, float]:
+        return dict(map(_weight_of, self.headers.get("accept-encoding", "").split(",")))
+
+    def takes(self, coding: str) -> bool:
+        """Whether ``Accept-Encoding`` allows a coding."""
+        return self._weights.get(coding, self._weights.get("*", 0)) > 0
+
+    @property
+    def value_coding(self) -> str:
+        """The coding for values that the client takes: zstd, else gzip, else none (empty).
+
+        Zstandard's first level needs a window of 512 KiB, and clients need not take more than 8 MiB
+        (RFC 9659).
+        """
+        return next(filter(self.takes, ("zstd", "gzip")), "")
+
+
+_WEIGHT = re.compile(r"[01](\.[0-9]{0,3})?", re.ASCII)
+
+
+def _weight_of(coding: str) -> tuple[str, float]:
+    """A coding and its weight; what is not a number means that it is not wanted."""
+    name, _, parameter = coding.partition(";")
+    key, _, value = parameter.strip().lower().partition("=")
+    if key.strip() != "q":
+        return name.strip().lower(), 1
+    return name.strip().lower(), float(value) if _WEIGHT.fullmatch(value.strip()) else 0
+
+
+# Ranges and conditions
 
 MAX_RANGES = 128
 """Most ranges of one request; more are refused, as RFC 9110, section 14.2 allows."""
@@ -102,29 +196,29 @@ class Preconditions:
 
     Attributes
     ----------
-    if_match, if_none_match, if_range
-        The headers; None where absent.
+    headers
+        Header fields by their names in small letters.
     etag
         The object's entity tag, without quotes.
     """
 
-    if_match: str | None
-    if_none_match: str | None
-    if_range: str | None
+    headers: Mapping[str, str]
     etag: str
 
     @property
     def status(self) -> int | None:
         """412 or 304, where the object is not to be sent; else None."""
-        if self.if_match is not None and not tag_matches(self.if_match, self.etag, weak=False):
+        wanted, known = self.headers.get("if-match"), self.headers.get("if-none-match")
+        if wanted is not None and not tag_matches(wanted, self.etag, weak=False):
             return 412
-        if self.if_none_match is not None and tag_matches(self.if_none_match, self.etag, weak=True):
+        if known is not None and tag_matches(known, self.etag, weak=True):
             return 304
         return None
 
     @property
     def range_counts(self) -> bool:
         """Whether a ``Range`` header is to be heeded; a date in ``If-Range`` never matches."""
-        if self.if_range is None:
+        stated = self.headers.get("if-range")
+        if stated is None:
             return True
-        return self.if_range.strip() != "*" and tag_matches(self.if_range, self.etag, weak=False)
+        return stated.strip() != "*" and tag_matches(stated, self.etag, weak=False)

@@ -22,8 +22,7 @@ from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.catalog.overlays import OverlayPolicy, policy_of
 from gridref.errors import GridrefError, InvalidRequestError, SourceNotAllowedError
 from gridref.faces.web.extent import Ends, ends_of, ends_with
-from gridref.faces.web.front_page import Listed
-from gridref.faces.web.search import Described
+from gridref.faces.web.front_page import Described, Listed
 from gridref.io import (
     Allow,
     SourcePool,
@@ -33,7 +32,7 @@ from gridref.io import (
     policy_for,
     real_path,
 )
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 from gridref.secrets import without_secrets
@@ -192,6 +191,11 @@ class ServedCatalog:
                 raise
             self._ends[:] = [known]
         return known
+
+    def array(self, path: str) -> VirtualArray | None:
+        """The array at a path; None if there is none."""
+        found = self.group[path] if path and path in self.group else None
+        return found if isinstance(found, VirtualArray) else None
 
     def asked_key(self, key: str) -> str:
         """The key that a request means by its path."""

@@ -18,30 +18,27 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import quote, urlencode
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.cache import LRU, cache_bytes
 from gridref.errors import GridrefError, InvalidRequestError
-from gridref.faces.http.objects import compressed, value_coding
-from gridref.faces.http.requests import tag_matches
+from gridref.faces.http.objects import CHUNK_TYPE, METADATA_TYPE, Answer, compressed
+from gridref.faces.http.requests import Preconditions, Request
 from gridref.faces.http.site import ServedCatalog, public_text
-from gridref.faces.http.working import GoesOn
 from gridref.faces.web.cells import Cells, places_of
-from gridref.faces.web.conventions import as_stated
-from gridref.faces.web.download import Selected
+from gridref.faces.web.download import Selected, check_netcdf, write_netcdf
 from gridref.faces.web.geotiff_file import Raster
 from gridref.faces.web.levels import Level, levels
-from gridref.faces.web.look import MOST_ALONG, USUAL_ALONG, GivenUpError, encoded, look_at
-from gridref.faces.web.meaning import NUMBERS, Meaning
-from gridref.faces.web.netcdf_file import check_netcdf, write_netcdf
-from gridref.faces.web.part import Along, Labels, RefusedError, part_of
+from gridref.faces.web.look import MOST_ALONG, USUAL_ALONG, encoded, look_at
+from gridref.faces.web.meaning import NUMBERS, Meaning, array_at, as_stated
+from gridref.faces.web.part import GivenUpError, GoesOn, Labels, Part, RefusedError, part_of
 from gridref.faces.web.series import Series, as_csv, as_lines
 from gridref.faces.web.tiles import (
     MOST_ZOOM,
@@ -56,35 +53,9 @@ from gridref.faces.web.tiles import (
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
 from gridref.model.reference_systems import text_of
-from gridref.typing import Scope
-
-type Fields = tuple[tuple[bytes, bytes], ...]
 
 _ALWAYS = ("snapshot", "overlay")
 """What any query may say."""
-
-
-@dataclass(frozen=True)
-class Values:
-    """An answer before it is sent."""
-
-    status: int
-    headers: Fields
-    body: bytes = b""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """An answer that is sent as it is worked out.
-
-    Attributes
-    ----------
-    parts
-        The body, piece by piece.
-    """
-
-    headers: Fields
-    parts: Iterator[bytes]
 
 
 @dataclass(frozen=True)
@@ -95,21 +66,15 @@ class Wanted:
     ----------
     goes_on
         Whether the client still waits.
-    origin
-        The address of the server.
     tile
         What the address says behind the path: a tile; None for what there is of them.
-    is_head
-        Whether only headers are asked for.
     """
 
     catalog: ServedCatalog
     path: str
-    query: Mapping[str, list[str]]
+    request: Request
     goes_on: GoesOn
-    origin: str = ""
     tile: Tile | None = None
-    is_head: bool = False
 
     @property
     def array(self) -> VirtualArray:
@@ -121,13 +86,9 @@ class Wanted:
         """The array with its coordinates."""
         return Level.of(self.catalog.group, self.path)
 
-    def option(self, name: str, default: str) -> str:
-        """What the query says; the last word counts."""
-        return self.query.get(name, [default])[-1]
-
     def number(self, name: str, default: int, most: int) -> int:
         """A number of the query, from 1 on."""
-        text = self.option(name, str(default))
+        text = self.request.option(name, str(default))
         if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
             raise InvalidRequestError(f"{name} is a number from 1 to {most}, got {text!r}")
         return int(text)
@@ -138,20 +99,34 @@ class Wanted:
         found = level.coordinates[axis]
         return None if found is None else labels_of(self.catalog, found, level.dims[axis])
 
-    def part(self, *others: str, whole: tuple[str, ...] = ()) -> tuple[Along, ...]:
-        """Which elements the query asks for; `others` are what else it may say."""
-        array = self.array
-        names = (*_ALWAYS, *others)
-        return part_of(array.dims, array.shape, self.query, self.labels, others=names, whole=whole)
+    def part(self, *others: str, whole: Collection[str] = ()) -> Part:
+        """The elements that the query asks for; `others` are what else it may say."""
+        array, names = self.array, (*_ALWAYS, *others)
+        query = self.request.query
+        chosen = part_of(array.dims, array.shape, query, self.labels, others=names, whole=whole)
+        return Part(self.path, array, chosen)
+
+    def kept(self, of: tuple[Any, ...], make: Callable[[], bytes]) -> bytes:
+        """A body, made once for all who wait for it, and kept by what it is of.
+
+        One who waits for a body that another one gave up makes it then.
+        """
+        while True:
+            try:
+                return _KEPT.get_or_load((self.catalog.number, self.path, *of), make)
+            except GivenUpError:
+                if not self.goes_on():
+                    raise
 
 
+_KEPT = LRU[bytes](cache_bytes() // 4, len)
+"""Bodies that took work, by what they are of."""
 _LABELS = LRU[Labels](cache_bytes() // 4)
 
 
 def labels_of(catalog: ServedCatalog, path: str, dim: str) -> Labels:
     """The labels in an array, read once."""
-    array = catalog.group[path]
-    assert isinstance(array, VirtualArray)
+    array = array_at(catalog.group, path)
     if array.size > limits().coordinates:
         raise RefusedError(
             f"{path} has {array.size} labels, more than are looked through: give numbers with at="
@@ -165,8 +140,8 @@ def labels_of(catalog: ServedCatalog, path: str, dim: str) -> Labels:
 
 
 def answer(
-    catalog: ServedCatalog, scope: Scope, cache_control: bytes, goes_on: GoesOn
-) -> Values | Stream:
+    catalog: ServedCatalog, request: Request, cache_control: bytes, goes_on: GoesOn
+) -> Answer:
     """Work out the answer to a request.
 
     Raises
@@ -176,65 +151,32 @@ def answer(
     GridrefError
         If values cannot be read.
     """
-    kind, _, path = scope["path"].removeprefix("/").partition("/")[2].partition("/")
+    kind, _, path = request.path.removeprefix("/").partition("/")[2].partition("/")
     tile = None
     try:
         if kind == "tiles":
             path, tile = _tile_of(path)
+        path = catalog.asked_key(path)
+        if catalog.array(path) is None:
+            return Answer.plain(404, "nothing is here")
+        made = KINDS[kind](Wanted(catalog, path, request, goes_on, tile))
     except InvalidRequestError as error:
-        return _plain(400, str(error))
-    path = catalog.asked_key(path)
-    found = catalog.group[path] if path and path in catalog.group else None
-    if not isinstance(found, VirtualArray):
-        return _plain(404, "nothing is here")
-    headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-    text = scope.get("query_string", b"").decode("latin-1")
-    query = parse_qs(text, keep_blank_values=True)
-    host = headers.get(b"host", "")
-    origin = f"{scope.get('scheme', 'http')}://{host}"
-    wanted = Wanted(catalog, path, query, goes_on, origin, tile, scope["method"] == "HEAD")
-    coding = value_coding(headers.get(b"accept-encoding", ""))
-    try:
-        made = KINDS[kind](wanted, coding)
-    except InvalidRequestError as error:
-        return _plain(400, str(error))
+        return Answer.plain(400, str(error))
     except RefusedError as error:
-        return _plain(error.status, str(error))
-    if isinstance(made, Stream):
+        return Answer.plain(error.status, str(error))
+    if not isinstance(made.body, bytes):
         return made
-    known = headers.get(b"if-none-match")
     etag = hashlib.sha256(made.body).hexdigest()[:16]
     fields = ((b"etag", f'"{etag}"'.encode()), (b"cache-control", cache_control), *made.headers)
-    if known is not None and tag_matches(known, etag, weak=True):
-        return Values(304, tuple(field for field in fields if field[0] != b"content-type"))
+    if Preconditions(request.headers, etag).status == 304:
+        return Answer(304, tuple(field for field in fields if field[0] != b"content-type"))
     return replace(made, headers=fields)
-
-
-def _plain(status: int, text: str) -> Values:
-    return Values(status, ((b"content-type", b"text/plain; charset=utf-8"),), f"{text}\n".encode())
-
-
-_KEPT = LRU[bytes](cache_bytes() // 4, len)
-"""Bodies that took work, by what they are of."""
-
-
-def kept(key: Any, goes_on: GoesOn, make: Callable[[], bytes]) -> bytes:
-    """A body, made once for all who wait for it.
-
-    One who waits for a body that another one gave up makes it then.
-    """
-    while True:
-        try:
-            return _KEPT.get_or_load(key, make)
-        except GivenUpError:
-            if not goes_on():
-                raise
 
 
 # Looks
 
 
-def _look(wanted: Wanted, coding: str) -> Values:
+def _look(wanted: Wanted) -> Answer:
     array, most = wanted.array, wanted.number("most", USUAL_ALONG, MOST_ALONG)
     if array.ndim < 2 or array.dtype.kind not in NUMBERS:
         raise InvalidRequestError(
@@ -242,27 +184,16 @@ def _look(wanted: Wanted, coding: str) -> Values:
             f" {array.dtype}"
         )
     axes = wanted.level.picture_axes(wanted.catalog.group) or ()
-    chosen = wanted.part("most", whole=tuple(array.dims[axis] for axis in axes))
-    look = look_at(array, chosen, most)
+    look = look_at(wanted.part("most", whole=[array.dims[axis] for axis in axes]), most)
+    coding = wanted.request.value_coding
 
     def make() -> bytes:
-        values = look.read(partial(wanted.catalog.looks.read, name=wanted.path), wanted.goes_on)
-        return packed(encoded(look, wanted.path, values), coding)
+        body = encoded(look, look.read(wanted.catalog.looks, wanted.goes_on))
+        return compressed(body, coding) if coding else body
 
-    key = (wanted.catalog.number, "look", wanted.path, look.chosen, coding)
-    body = kept(key, wanted.goes_on, make)
-    return Values(200, ((b"content-type", b"application/octet-stream"), *coded(coding)), body)
-
-
-def packed(body: bytes, coding: str) -> bytes:
-    """A body in the coding in which it travels."""
-    return compressed(body, coding) if coding else body
-
-
-def coded(coding: str) -> Fields:
-    """What says so."""
-    vary = ((b"vary", b"Accept-Encoding"),)
-    return ((b"content-encoding", coding.encode()), *vary) if coding else vary
+    body = wanted.kept(("look", look.chosen, coding), make)
+    fields = ((b"content-encoding", coding.encode()),) if coding else ()
+    return Answer.of(body, CHUNK_TYPE, *fields, (b"vary", b"Accept-Encoding"))
 
 
 # Tiles
@@ -285,24 +216,23 @@ def _tile_of(path: str) -> tuple[str, Tile | None]:
     return (array, None) if last == "tilejson.json" else ("", None)
 
 
-def _tiles(wanted: Wanted, coding: str) -> Values:
-    style, given = wanted.option("style", usual_style()), wanted.option("limits", "")
+def _tiles(wanted: Wanted) -> Answer:
+    style, given = wanted.request.option("style", usual_style()), wanted.request.option("limits")
     colours = palette(style)
     ground = _ground(wanted, wanted.path)
-    chosen = wanted.part(*_OF_TILES, whole=ground.dims)
-    for axis, dim in enumerate(wanted.array.dims):
-        if dim not in ground.dims and isinstance(chosen[axis], range):
+    part, tile = wanted.part(*_OF_TILES, whole=ground.dims), wanted.tile
+    for dim in part.dims:
+        if dim not in ground.dims:
             raise InvalidRequestError(f"a tile is of one element along {dim}: give its number")
     low, high = _limits(given) if given else _found_limits(wanted, ground)
-    if wanted.tile is None:
+    if tile is None:
         return _tilejson(wanted, ground, (low, high))
-    tile = wanted.tile
 
     def make() -> bytes:
-        return png(coloured(_tile_values(wanted, tile, chosen), low, high), colours)
+        return png(coloured(_tile_values(wanted, tile, part), low, high), colours)
 
-    key = (wanted.catalog.number, "tile", wanted.path, tile, chosen, style, low, high)
-    return Values(200, ((b"content-type", b"image/png"),), kept(key, wanted.goes_on, make))
+    body = wanted.kept(("tile", tile, part.chosen, style, low, high), make)
+    return Answer.of(body, "image/png")
 
 
 _GROUNDS = LRU[Ground | Cells](cache_bytes(), keeps_last=1)
@@ -332,16 +262,14 @@ def _ground(wanted: Wanted, path: str) -> Ground | Cells:
 
 def _plane(wanted: Wanted, path: str, dims: tuple[str, ...]) -> tuple[int, ...]:
     """Which plane of latitudes or longitudes is that of the elements asked for."""
-    array = wanted.catalog.group[path]
-    assert isinstance(array, VirtualArray)
-    chosen = dict(zip(wanted.array.dims, wanted.part(*_OF_TILES, whole=dims), strict=True))
+    array, part = array_at(wanted.catalog.group, path), wanted.part(*_OF_TILES, whole=dims)
+    chosen = dict(zip(part.array.dims, part.chosen, strict=True))
     numbers = [chosen.get(dim, 0) for dim in array.dims[:-2]]
     return tuple(each if isinstance(each, int) else 0 for each in numbers)
 
 
 def _read_plane(catalog: ServedCatalog, path: str, plane: tuple[int, ...]) -> NDArray[np.float64]:
-    array = catalog.group[path]
-    assert isinstance(array, VirtualArray)
+    array = array_at(catalog.group, path)
     size = math.prod(array.shape[-2:])
     if size > limits().coordinates:
         raise RefusedError(beyond("coordinates", f"{path} has {size} coordinates"))
@@ -364,92 +292,86 @@ def _found_limits(wanted: Wanted, ground: Ground | Cells) -> tuple[float, float]
 
     def make() -> bytes:
         array = wanted.array
-        first = [
-            range(n) if d in ground.dims else 0
-            for d, n in zip(array.dims, array.shape, strict=True)
-        ]
-        look = look_at(array, first, 256)
-        read = partial(wanted.catalog.looks.read, name=wanted.path)
-        values = Meaning.of(array).unpacked(look.read(read, wanted.goes_on))
+        sized = zip(array.dims, array.shape, strict=True)
+        first = tuple(range(n) if dim in ground.dims else 0 for dim, n in sized)
+        look = look_at(Part(wanted.path, array, first), 256)
+        values = Meaning.of(array).unpacked(look.read(wanted.catalog.looks, wanted.goes_on))
         known = values[np.isfinite(values)]
         low, high = np.percentile(known, [2, 98]) if known.size else (0, 1)
         return np.array([low, high if low < high else low + 1], "f8").tobytes()
 
-    key = (wanted.catalog.number, "limits", wanted.path)
-    low, high = np.frombuffer(kept(key, wanted.goes_on, make), "f8").tolist()
+    low, high = np.frombuffer(wanted.kept(("limits",), make), "f8").tolist()
     return low, high
 
 
-def _tile_values(wanted: Wanted, tile: Tile, chosen: tuple[Along, ...]) -> NDArray[np.float64]:
+def _tile_values(wanted: Wanted, tile: Tile, part: Part) -> NDArray[np.float64]:
     """The value at each pixel, of the coarsest level that suffices; NaN where there is none."""
-    catalog, finest, path = wanted.catalog, wanted.array, wanted.path
+    catalog, path = wanted.catalog, wanted.path
     ground = _ground(wanted, path)
     seen = ground.at(tile)
     step = max((min(map(len, window)) / SIDE for window in seen.windows), default=1)
     for level in levels(catalog.group, path):
-        if max(np.divide(finest.shape, level.shape)) <= max(1, step):
+        if max(np.divide(part.array.shape, level.shape)) <= max(1, step):
             path = level.path
     if path != wanted.path:
         ground = _ground(wanted, path)
         seen = ground.at(tile)
-    array = catalog.group[path]
-    assert isinstance(array, VirtualArray)
-    axes = [array.dims.index(dim) for dim in ground.dims]
+    level_part = Part(path, array_at(catalog.group, path), part.chosen)
+    axes = [level_part.array.dims.index(dim) for dim in ground.dims]
     image = np.full((SIDE, SIDE), np.nan)
     for window in seen.windows:
-        part = [*chosen]
+        shown = level_part
         for axis, along in zip(axes, window, strict=True):
-            part[axis] = along
-        look = look_at(array, part, _TILE_ALONG)
+            shown = shown.with_along(axis, along)
+        look = look_at(shown, _TILE_ALONG)
         reader = catalog.reader.reader if look.n_bytes <= _SMALL_BYTES else catalog.looks
-        stored = look.read(partial(reader.read, name=path), wanted.goes_on)
-        values = Meaning.of(array).unpacked(stored if axes[0] < axes[1] else stored.T)
+        stored = look.read(reader, wanted.goes_on)
+        values = Meaning.of(look.array).unpacked(stored if axes[0] < axes[1] else stored.T)
         seen.paint(image, (look.along(axes[0]), look.along(axes[1])), values)
     return image
 
 
-def _tilejson(wanted: Wanted, ground: Ground | Cells, limits: tuple[float, float]) -> Values:
+def _tilejson(wanted: Wanted, ground: Ground | Cells, limits: tuple[float, float]) -> Answer:
     array = wanted.array
-    given = [(name, texts[-1]) for name, texts in wanted.query.items() if name != "limits"]
+    given = [(name, texts[-1]) for name, texts in wanted.request.query.items() if name != "limits"]
     query = urlencode([*given, ("limits", f"{limits[0]:.9g},{limits[1]:.9g}")])
     name, path = quote(wanted.catalog.name, safe="@"), quote(wanted.path)
     document = {
         "tilejson": "3.0.0",
         "name": text_of(array.attrs, "long_name") or wanted.path,
-        "tiles": [f"{wanted.origin}/{name}/tiles/{path}/{{z}}/{{x}}/{{y}}.png?{query}"],
+        "tiles": [f"{wanted.request.origin}/{name}/tiles/{path}/{{z}}/{{x}}/{{y}}.png?{query}"],
         "bounds": ground.bounds(),
         "minzoom": 0,
         "maxzoom": int(np.clip(np.ceil(np.log2(max(1, ground.around() / SIDE))), 0, MOST_ZOOM)),
     }
-    return Values(200, ((b"content-type", b"application/json"),), json.dumps(document).encode())
+    return Answer.of(json.dumps(document).encode(), METADATA_TYPE)
 
 
 # Series
 
 
-def _series(wanted: Wanted, coding: str) -> Stream:
-    array = wanted.array
+def _series(wanted: Wanted) -> Answer:
+    array, query = wanted.array, wanted.request.query
     if not array.ndim:
         raise InvalidRequestError(f"{wanted.path} is a single value, and no series")
-    kinds = {"ndjson": b"application/x-ndjson", "csv": b"text/csv; charset=utf-8; header=present"}
-    kind, along = wanted.option("format", "ndjson"), wanted.option("along", _times(wanted))
+    kinds = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8; header=present"}
+    kind = wanted.request.option("format", "ndjson")
+    along = wanted.request.option("along", _times(wanted))
     if kind not in kinds or along not in array.dims:
         raise InvalidRequestError(
             f"format is one of {', '.join(kinds)}, and along one of {', '.join(array.dims)}:"
             f" got {kind!r} and {along!r}"
         )
-    chosen = wanted.part("format", "along", whole=(along,))
-    ranges = [axis for axis, each in enumerate(chosen) if isinstance(each, range)]
+    part = wanted.part("format", "along", whole=(along,))
     axis = array.dims.index(along)
-    if "along" not in wanted.query and len(ranges) == 1:
-        (axis,) = ranges
-    number = chosen[axis]
+    if "along" not in query and len(part.axes) == 1:
+        (axis,) = part.axes
+    number = part.chosen[axis]
     if isinstance(number, int):
-        chosen = (*chosen[:axis], range(number, number + 1), *chosen[axis + 1 :])
-    series = Series(array, wanted.path, chosen, axis, wanted.labels(axis))
-    read = partial(wanted.catalog.looks.read, name=wanted.path)
-    parts = as_csv(series, read) if kind == "csv" else as_lines(series, read, public_text)
-    return Stream(((b"content-type", kinds[kind]), (b"cache-control", b"no-store")), parts)
+        part = part.with_along(axis, range(number, number + 1))
+    series, reader = Series(part, axis, wanted.labels(axis)), wanted.catalog.looks
+    parts = as_csv(series, reader) if kind == "csv" else as_lines(series, reader, public_text)
+    return replace(Answer.of(b"", kinds[kind], _NOT_KEPT), body=parts)
 
 
 def _times(wanted: Wanted) -> str:
@@ -465,7 +387,8 @@ def _times(wanted: Wanted) -> str:
 
 _SENT_BYTES = 2**20
 """Of a file, at a time."""
-_FILES = {"netcdf": (".nc", b"application/x-netcdf"), "geotiff": (".tif", b"image/tiff")}
+_FILES = {"netcdf": (".nc", "application/x-netcdf"), "geotiff": (".tif", "image/tiff")}
+_NOT_KEPT = (b"cache-control", b"no-store")
 
 
 class NotWrittenError(RefusedError):
@@ -474,13 +397,15 @@ class NotWrittenError(RefusedError):
     status = 507
 
 
-def _download(wanted: Wanted, coding: str) -> Stream:
-    array, kind = wanted.array, wanted.option("format", "netcdf")
+def _download(wanted: Wanted) -> Answer:
+    kind = wanted.request.option("format", "netcdf")
     if kind not in _FILES:
         raise InvalidRequestError(f"format is one of {', '.join(_FILES)}, got {kind!r}")
-    chosen = wanted.part("format", whole=array.dims) if array.ndim else ()
-    group, reader = wanted.catalog.group, wanted.catalog.looks
-    selected = Selected.of(group, wanted.path, chosen)
+    group, reader, array = wanted.catalog.group, wanted.catalog.looks, wanted.array
+    part = Part(wanted.path, array, ())
+    if array.ndim:
+        part = wanted.part("format", whole=array.dims)
+    selected = Selected.of(group, replace(part, array=array_at(group, wanted.path)))
     write: Callable[[str], None]
     if kind == "netcdf":
         check_netcdf(selected)
@@ -490,17 +415,13 @@ def _download(wanted: Wanted, coding: str) -> Stream:
         write = partial(raster.write, reader=reader, goes_on=wanted.goes_on)
     suffix, content_type = _FILES[kind]
     named = f"attachment; filename*=UTF-8''{quote(selected.name, safe='')}{suffix}"
-    headers = (
-        (b"content-type", content_type),
-        (b"content-disposition", named.encode()),
-        (b"cache-control", b"no-store"),
-    )
-    if wanted.is_head:
-        return Stream(headers, iter(()))
+    made = Answer.of(b"", content_type, (b"content-disposition", named.encode()), _NOT_KEPT)
+    if wanted.request.method == "HEAD":
+        return replace(made, body=iter(()))
     path = _written(write, suffix)
     length = (b"content-length", str(os.path.getsize(path)).encode())
     parts = _sent(path)
-    return Stream((*headers, length), itertools.chain([next(parts)], parts))
+    return Answer(200, (*made.headers, length), itertools.chain([next(parts)], parts))
 
 
 def _written(write: Callable[[str], None], suffix: str) -> str:
@@ -531,7 +452,7 @@ def _sent(path: str) -> Iterator[bytes]:
             os.remove(path)
 
 
-KINDS: Mapping[str, Callable[[Wanted, str], Values | Stream]] = {
+KINDS: Mapping[str, Callable[[Wanted], Answer]] = {
     "download": _download,
     "look": _look,
     "series": _series,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from gridref.faces.web.conventions import sweep_of
+from gridref.faces.web.meaning import array_at, below, groups_around, sweep_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import compass_of, text_of, wkt_of
 
@@ -46,8 +46,7 @@ def earth_of(group: VirtualGroup, path: str) -> dict[str, Any] | None:
         its turn; and ``projection``, a text of PROJ, with ``units``, how many metres a unit of each
         coordinate is; and ``sweep`` of a weather radar: see `sweep_of`.
     """
-    array = group[path]
-    assert isinstance(array, VirtualArray)
+    array = array_at(group, path)
     return (
         _two_dimensional(group, path, array)
         or _mapped(group, path, array)
@@ -85,21 +84,16 @@ def _arrays(group: VirtualGroup, paths: Iterable[str]) -> Iterator[tuple[str, Vi
 
 def _near(group: VirtualGroup, path: str) -> Iterator[str]:
     """Paths of arrays in the array's group, those above, and those beside it that locate others."""
-    parts = path.split("/")[:-1]
-    for depth in range(len(parts), -1, -1):
-        folder = "/".join(parts[:depth])
-        holder = group[folder] if folder else group
-        if not isinstance(holder, VirtualGroup):
-            continue
-        below = [(name, each) for name, each in holder.groups.items() if name.lower() in _BESIDE]
-        for name in (*holder.arrays, *(f"{b}/{n}" for b, each in below for n in each.arrays)):
-            yield f"{folder}/{name}".lstrip("/")
+    for folder, holder in groups_around(group, path):
+        yield from (below(folder, name) for name in holder.arrays)
+        for beside, each in holder.groups.items():
+            if beside.lower() in _BESIDE:
+                yield from (below(folder, f"{beside}/{name}") for name in each.arrays)
 
 
 def upward(group: VirtualGroup, path: str, name: str) -> str | None:
     """Path of the array of a name in the array's group or one above."""
-    parts = path.split("/")[:-1]
-    candidates = ("/".join([*parts[:depth], name]) for depth in range(len(parts), -1, -1))
+    candidates = (below(folder, name) for folder, _ in groups_around(group, path))
     found = (each for each in candidates if each in group and isinstance(group[each], VirtualArray))
     return next(found, None)
 
@@ -122,16 +116,20 @@ def _covers(coordinate: VirtualArray, array: VirtualArray) -> bool:
 # Grid mappings
 
 
-def _mapped(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, Any] | None:
-    name = text_of(array.attrs, "grid_mapping").split(":")[0].strip()
+def _grid_mapping(group: VirtualGroup, path: str) -> Mapping[str, Any] | None:
+    """Attributes of the grid mapping of an array."""
+    name = text_of(group[path].attrs, "grid_mapping").split(":")[0].strip()
     found = upward(group, path, name) if name else None
-    if found is None:
+    return None if found is None else group[found].attrs
+
+
+def _mapped(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, Any] | None:
+    attrs, dims = _grid_mapping(group, path), list(array.dims[-2:])
+    if attrs is None:
         return None
-    attrs, dims = group[found].attrs, list(array.dims[-2:])
     if text_of(attrs, "grid_mapping_name") == "rotated_latitude_longitude":
         return _rotated(attrs, dims)
-    wkt = wkt_of(attrs)
-    text = _projection(wkt or _frozen(attrs)) if len(wkt) < _MOST_CHARACTERS else None
+    text = _projection(_system(attrs))
     if text is None:
         return None
     height = float(_number(attrs, "perspective_point_height") or 1)
@@ -160,23 +158,11 @@ def reference_system(group: VirtualGroup, path: str, *, is_geographic: bool = Fa
     str
         Empty where nothing is stated that PROJ understands.
     """
-    from pyproj import CRS
-    from pyproj.exceptions import CRSError
-
-    name = text_of(group[path].attrs, "grid_mapping").split(":")[0].strip()
-    found = upward(group, path, name) if name else None
-    if found is None:
-        return ""
-    attrs = group[found].attrs
-    wkt = wkt_of(attrs)
-    if len(wkt) >= _MOST_CHARACTERS:
-        return ""
-    try:
-        crs = CRS.from_wkt(wkt) if wkt else CRS.from_cf(dict(_frozen(attrs)))
-    except (CRSError, KeyError, TypeError, ValueError):
-        return ""
-    below = crs.geodetic_crs if is_geographic and crs.is_projected else crs
-    return str(below.to_wkt()) if below is not None else ""
+    attrs = _grid_mapping(group, path)
+    crs = None if attrs is None else _crs(_system(attrs))
+    if crs is not None and is_geographic and crs.is_projected:
+        crs = crs.geodetic_crs
+    return "" if crs is None else str(crs.to_wkt())
 
 
 def _number(attrs: Mapping[str, Any], name: str) -> float | None:
@@ -186,8 +172,16 @@ def _number(attrs: Mapping[str, Any], name: str) -> float | None:
         return None
 
 
-def _frozen(attrs: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """The attributes that a grid mapping may be made of: texts and numbers."""
+type _System = str | tuple[tuple[str, Any], ...]
+
+
+def _system(attrs: Mapping[str, Any]) -> _System:
+    """What a grid mapping may be made of: its WKT, else those attributes that are texts or numbers.
+
+    What is too long is left out.
+    """
+    if wkt := wkt_of(attrs):
+        return wkt if len(wkt) < _MOST_CHARACTERS else ()
     plain = {
         name: getattr(value, "tolist", lambda value=value: value)() for name, value in attrs.items()
     }
@@ -200,19 +194,24 @@ def _frozen(attrs: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(kept.items()))
 
 
-@lru_cache(maxsize=256)
-def _projection(system: str | tuple[tuple[str, Any], ...]) -> str | None:
-    """A projected reference system as a text of PROJ; None where there is none."""
+def _crs(system: _System) -> Any:
+    """A reference system of pyproj; None where PROJ does not understand it."""
     from pyproj import CRS
     from pyproj.exceptions import CRSError
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such texts say less than WKT, and enough here
-            crs = CRS.from_wkt(system) if isinstance(system, str) else CRS.from_cf(dict(system))
-            return crs.to_proj4() or None if crs.is_projected else None
+        return CRS.from_wkt(system) if isinstance(system, str) else CRS.from_cf(dict(system))
     except (CRSError, KeyError, TypeError, ValueError):
         return None
+
+
+@lru_cache(maxsize=256)
+def _projection(system: _System) -> str | None:
+    """A projected reference system as a text of PROJ; None where there is none."""
+    crs = _crs(system)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such texts say less than WKT, and enough here
+        return crs.to_proj4() or None if crs is not None and crs.is_projected else None
 
 
 def _size(group: VirtualGroup, path: str, dim: str, height: float) -> float:

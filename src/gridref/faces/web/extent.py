@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import cftime
 import numpy as np
 
-from gridref.faces.web.meaning import Meaning
+from gridref.faces.web.meaning import Meaning, date_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import compass_of
 
@@ -158,7 +157,7 @@ def _label(value: Any, attrs: Mapping[str, Any]) -> str | None:
     """A label in words; None for one that says nothing about time or space."""
     units = str(attrs.get("units", ""))
     if " since " in units:
-        return _date(value, units, str(attrs.get("calendar", "standard")))
+        return date_of(value, attrs)
     number = f"{float(value):.{_DIGITS}g}"
     side = compass_of(attrs)
     if side is not None:
@@ -167,15 +166,6 @@ def _label(value: Any, attrs: Mapping[str, Any]) -> str | None:
         return f"{number}\N{DEGREE SIGN} {side}"
     in_plane = str(attrs.get("standard_name", "")).startswith("projection_")
     return f"{number} {units}".strip() if in_plane else None
-
-
-def _date(value: Any, units: str, calendar: str) -> str | None:
-    try:
-        date = cftime.num2date(float(value), units, calendar, only_use_cftime_datetimes=True)
-        text = str(date.isoformat())
-    except (ValueError, OverflowError, TypeError, AttributeError):
-        return None  # units of a stranger: the coordinate is shown by its attributes
-    return text.removesuffix("T00:00:00")
 
 
 def ends_with(read: Callable[[VirtualArray, Any], np.ndarray[Any, Any]]) -> ReadEnds:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package
-from gridref.faces.web.download import GoesOn, NotHereError, Part, Selected
+from gridref.faces.web.download import NotHereError, Selected
 from gridref.faces.web.earth import earth_of, reference_system
 from gridref.faces.web.levels import Level
 from gridref.faces.web.meaning import NUMBERS, Meaning
-from gridref.faces.web.part import Labels, RefusedError
+from gridref.faces.web.part import GoesOn, Labels, Part, ReadLabels, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import compass_of, text_of
 from gridref.serve.reader import Reader
@@ -41,7 +41,6 @@ _POINTS = 9
 _TILED_FROM = 256
 """Rows or columns; smaller pictures are stored in strips."""
 
-type ReadLabels = Callable[[int], Labels | None]
 type Transform = tuple[float, float, float, float, float, float]
 
 
@@ -222,19 +221,12 @@ def _sides(group: VirtualGroup, level: Level) -> tuple[int, int]:
     """The dimensions of rows and columns."""
     if len(level.dims) < 2:
         raise _refused("it has no rows and columns")
-    compass = [compass_of(group[path].attrs) if path else None for path in level.coordinates]
-    if {"N", "E"} <= set(compass):
-        return compass.index("N"), compass.index("E")
-    earth = level.earth or {}
-    if "latitude" in earth:
+    if level.has_own_places(group):
         raise _refused("its latitudes and longitudes are two-dimensional, so that it is no raster")
-    if not {"projection", "pole"} & set(earth):
-        raise _refused("neither latitudes and longitudes nor a grid mapping say where it is")
-    rows, columns = (level.dims.index(dim) for dim in earth["dims"])
-    for axis in (rows, columns):
-        if level.coordinates[axis] is None:
-            raise _refused(f"dimension {level.dims[axis]} has no coordinates")
-    return rows, columns
+    found = level.grid_axes(group)
+    if isinstance(found, str):
+        raise _refused(found)
+    return found
 
 
 def _edges(part: Part, axis: int, labels: Labels | None) -> tuple[float, float]:

@@ -10,16 +10,10 @@ from typing import Any
 
 from gridref.errors import InvalidRequestError
 from gridref.faces.picture import shortened
-from gridref.faces.web.conventions import nexus_axis, stated
 from gridref.faces.web.earth import earth_of
-from gridref.faces.web.look import (
-    LOOK_BYTES,
-    MOST_ALONG,
-    MOST_LOOK_BYTES,
-    USUAL_ALONG,
-    look_at,
-)
-from gridref.faces.web.part import Along, RefusedError
+from gridref.faces.web.look import LOOK_BYTES, MOST_ALONG, MOST_LOOK_BYTES, USUAL_ALONG, look_at
+from gridref.faces.web.meaning import array_at, below, groups_around, nexus_axis, stated
+from gridref.faces.web.part import Along, Part, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import compass_of, direction, text_of
 
@@ -61,8 +55,7 @@ class Level:
     @classmethod
     def of(cls, group: VirtualGroup, path: str) -> Level:
         """The level that an array is."""
-        array = group[path]
-        assert isinstance(array, VirtualArray)
+        array = array_at(group, path)
         labels = tuple(
             nexus_axis(group, path, axis) or _coordinate(group, path, dim)
             for axis, dim in enumerate(array.dims)
@@ -98,10 +91,30 @@ class Level:
         names = ("latitude", "longitude")
         return [self.earth[name] for name in names if name in self.earth] if self.earth else ()
 
+    def _compass(self, group: VirtualGroup) -> list[str | None]:
+        """Of each dimension ``"N"`` if its labels are latitudes, and ``"E"`` if longitudes."""
+        return [compass_of(group[each].attrs) if each else None for each in self.coordinates]
+
+    def is_on_earth(self, group: VirtualGroup) -> bool:
+        """Whether one dimension has latitudes, and another one longitudes."""
+        return {"N", "E"} <= set(self._compass(group))
+
     def has_own_places(self, group: VirtualGroup) -> bool:
         """Whether its elements have latitudes and longitudes that no dimension has."""
-        ways = {compass_of(group[each].attrs) for each in self.coordinates if each}
-        return bool(self.located_by) and not {"N", "E"} <= ways
+        return bool(self.located_by) and not self.is_on_earth(group)
+
+    def grid_axes(self, group: VirtualGroup) -> tuple[int, int] | str:
+        """Rows and columns of a grid on earth, both with coordinates; or why there is none."""
+        if self.is_on_earth(group):
+            compass = self._compass(group)
+            return compass.index("N"), compass.index("E")
+        if self.earth is None or not {"projection", "pole"} & set(self.earth):
+            return "neither latitudes and longitudes nor a grid mapping say where it is"
+        rows, columns = (self.dims.index(dim) for dim in self.earth["dims"])
+        for axis in (rows, columns):
+            if self.coordinates[axis] is None:
+                return f"dimension {self.dims[axis]} has no coordinates"
+        return rows, columns
 
 
 def levels(group: VirtualGroup, path: str) -> list[Level]:
@@ -110,9 +123,9 @@ def levels(group: VirtualGroup, path: str) -> list[Level]:
     Sources: OME-Zarr (multiscales); groups ``overview_1``, … are gridref's own for GeoTIFF.
     """
     listed = _multiscale(group, path)
-    coarser = [] if listed is None else listed.coarser_than(path)
-    below = [each for each in coarser if _is_array(group, each)] or _overviews(group, path)
-    found = [Level.of(group, each) for each in (path, *below[: MOST_LEVELS - 1])]
+    coarser = [] if listed is None else listed.paths[listed.paths.index(path) + 1 :]
+    smaller = [each for each in coarser if _is_array(group, each)] or _overviews(group, path)
+    found = [Level.of(group, each) for each in (path, *smaller[: MOST_LEVELS - 1])]
     return [level for level in found if len(level.shape) == len(found[0].shape)]
 
 
@@ -123,14 +136,13 @@ def looks(group: VirtualGroup, path: str, most: int = USUAL_ALONG) -> list[Level
     """
     found = levels(group, path)
     coarsest = found[-1]
-    array, axes = group[coarsest.path], coarsest.picture_axes(group)
-    assert isinstance(array, VirtualArray)
+    array, axes = array_at(group, coarsest.path), coarsest.picture_axes(group)
     if axes is None or max(coarsest.shape[axis] for axis in axes) <= MOST_ALONG:
         return found
-    chosen = [range(n) if axis in axes else 0 for axis, n in enumerate(array.shape)]
+    chosen = tuple(range(n) if axis in axes else 0 for axis, n in enumerate(array.shape))
     try:
-        bounds = (MOST_LOOK_BYTES, LOOK_BYTES)
-        planned = [look_at(array, chosen, most, bound) for bound in bounds]
+        whole, bounds = Part(coarsest.path, array, chosen), (MOST_LOOK_BYTES, LOOK_BYTES)
+        planned = [look_at(whole, most, bound) for bound in bounds]
     except (InvalidRequestError, RefusedError):
         return found
     steps = dict.fromkeys(tuple(map(_steps, look.chosen)) for look in planned)
@@ -206,20 +218,12 @@ class _Multiscale:
     axes: Any
     omero: Any
 
-    def coarser_than(self, path: str) -> Sequence[str]:
-        return self.paths[self.paths.index(path) + 1 :]
-
 
 def _multiscale(group: VirtualGroup, path: str) -> _Multiscale | None:
     """The one of a group above that lists the array at a path."""
-    parts = path.split("/")
-    for depth in range(len(parts)):
-        above = "/".join(parts[:depth])
-        holder = group[above] if above else group
-        for found in _multiscales(holder.attrs, above):
-            if path in found.paths:
-                return found
-    return None
+    around = reversed([*groups_around(group, path)])
+    listed = (found for above, holder in around for found in _multiscales(holder.attrs, above))
+    return next((found for found in listed if path in found.paths), None)
 
 
 def _multiscales(attrs: Mapping[str, Any], above: str) -> Iterator[_Multiscale]:
@@ -300,21 +304,16 @@ def _coordinate(group: VirtualGroup, path: str, dim: str) -> str | None:
     It has the dimension's name. Where there is none, it is one that ``coordinates`` names (CF, 5),
     or the only one of times: models call the time of ``time_counter`` ``time_centered``.
     """
-    array = group[path]
-    named = _named(group, path, [dim, *text_of(array.attrs, "coordinates").split()], dim)
-    return named or next(filter(None, (_times(group, each, dim) for each in _folders(path))), None)
+    named = _named(group, path, [dim, *text_of(group[path].attrs, "coordinates").split()], dim)
+    around = groups_around(group, path)
+    return named or next(filter(None, (_times(*each, dim) for each in around)), None)
 
 
 def _named(group: VirtualGroup, path: str, names: Sequence[str], dim: str) -> str | None:
     """The first of these names that labels a dimension, in the array's group or one above."""
-    candidates = (f"{folder}/{name}".lstrip("/") for name in names for folder in _folders(path))
+    folders = [folder for folder, _ in groups_around(group, path)]
+    candidates = (below(folder, name) for name in names for folder in folders)
     return next((each for each in candidates if each in group and _labels(group[each], dim)), None)
-
-
-def _folders(path: str) -> list[str]:
-    """Paths of the groups that an array is in, the innermost first."""
-    above = path.split("/")[:-1]
-    return ["/".join(above[:depth]) for depth in range(len(above), -1, -1)]
 
 
 def _labels(array: VirtualArray | VirtualGroup, dim: str) -> bool:
@@ -323,13 +322,10 @@ def _labels(array: VirtualArray | VirtualGroup, dim: str) -> bool:
     return array.dims == (dim,) and array.dtype.kind in "iuf"
 
 
-def _times(group: VirtualGroup, folder: str, dim: str) -> str | None:
+def _times(folder: str, holder: VirtualGroup, dim: str) -> str | None:
     """Path of the only array of times along a dimension in a group."""
-    holder = group[folder] if folder else group
-    if not isinstance(holder, VirtualGroup):
-        return None
     found = [
-        f"{folder}/{name}".lstrip("/")
+        below(folder, name)
         for name, array in holder.arrays.items()
         if _labels(array, dim) and " since " in text_of(array.attrs, "units")
     ]

@@ -1,18 +1,52 @@
-"""Interpret stored numbers by the CF conventions: packing, missing values and valid range.
+"""What an array says about its elements: packing, missing values, units, where rays and axes are.
 
-``web/viewer/meaning.js`` says the same for browsers. Source: CF conventions 1.11, 2.5.1 and 8.1.
+`Meaning` follows the CF conventions; ``web/viewer/meaning.js`` says the same for browsers.
+`stated`, `sweep_of` and `nexus_axis` find what weather radars (ODIM_H5) and beamlines (NeXus) state
+differently.
+
+Sources: CF conventions 1.11, 2.5.1 and 8.1; ODIM_H5 2.4 (OPERA), 4.2 "where" and 4.4 "what"; NXdata
+of the NeXus data format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+import cftime
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.model.array import VirtualArray
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.reference_systems import text_of
+
+# Arrays and groups by their paths
+
+
+def array_at(group: VirtualGroup, path: str) -> VirtualArray:
+    """The array at a path where there is one."""
+    array = group[path]
+    assert isinstance(array, VirtualArray)
+    return array
+
+
+def groups_around(group: VirtualGroup, path: str) -> Iterator[tuple[str, VirtualGroup]]:
+    """Paths and groups that an array is in, the innermost first."""
+    parts = path.split("/")[:-1]
+    for depth in range(len(parts), -1, -1):
+        folder = "/".join(parts[:depth])
+        holder = group[folder] if folder else group
+        assert isinstance(holder, VirtualGroup)
+        yield folder, holder
+
+
+def below(folder: str, name: str) -> str:
+    """The path of a name in a group."""
+    return f"{folder}/{name}".lstrip("/")
+
+
+# Numbers, by the CF conventions
 
 NUMBERS = "biuf"
 
@@ -95,3 +129,97 @@ def _numbers(attrs: Mapping[str, Any], name: str) -> list[float]:
     except (KeyError, TypeError, ValueError):
         return []
     return [float(number) for number in found[:256] if np.isfinite(number)]
+
+
+def date_of(value: Any, attrs: Mapping[str, Any]) -> str | None:
+    """A date of ISO 8601 that a stored time is; None where its units mean nothing."""
+    calendar = text_of(attrs, "calendar") or "standard"
+    try:
+        date = cftime.num2date(
+            float(value), text_of(attrs, "units"), calendar, only_use_cftime_datetimes=True
+        )
+        return str(date.isoformat()).removesuffix("T00:00:00")
+    except (ValueError, OverflowError, TypeError, AttributeError):
+        return None
+
+
+# What ODIM_H5 and NeXus state
+
+_QUANTITIES = {
+    **dict.fromkeys(("TH", "TV", "DBZH", "DBZV"), ("Reflectivity", "dBZ")),
+    **dict.fromkeys(("VRADH", "VRADV", "VRAD"), ("Radial velocity", "m s-1")),
+    "RATE": ("Rainfall rate", "mm h-1"),
+    "ACRR": ("Rainfall", "mm"),
+}
+"""What some quantities of ODIM_H5 are, and their units (table 17 there)."""
+
+
+def as_stated(group: VirtualGroup, path: str) -> VirtualArray:
+    """An array with the attributes of CF that say what ODIM_H5 states beside it."""
+    array = array_at(group, path)
+    return replace(array, attrs={**stated(group, path), **array.attrs})
+
+
+def stated(group: VirtualGroup, path: str) -> dict[str, Any]:
+    """Attributes of CF that say what ODIM_H5 states of an array: packing, title and units."""
+    whats = [each.attrs for each in _beside(group, path, "what")]
+    found = next((each for each in whats if {"gain", "offset"} <= set(each)), None)
+    if found is None:
+        return {}
+    quantity = str(found.get("quantity", ""))
+    long_name, units = _QUANTITIES.get(quantity, (quantity, ""))
+    missing = [float(found[name]) for name in ("nodata", "undetect") if name in found]
+    return {
+        "scale_factor": float(found["gain"]),
+        "add_offset": float(found["offset"]),
+        "missing_value": missing,
+        "long_name": long_name,
+        "units": units,
+    }
+
+
+def sweep_of(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, Any] | None:
+    """Where the rays of an ODIM_H5 sweep go; None if the array is no sweep.
+
+    ``sweep`` has the latitude, longitude and elevation of the radar in degrees, and where the first
+    bin begins and how long bins are in metres. ``dims`` are those of rays and bins.
+    """
+    wheres = [each.attrs for each in _beside(group, path, "where")]
+    names = ("lat", "lon", "rscale", "rstart", "elangle", "nrays", "nbins")
+    found: dict[str, float] = {}
+    for name in names:
+        number = next((_number(each[name]) for each in wheres if name in each), None)
+        if number is None:
+            return None
+        found[name] = number
+    if array.shape[-2:] != (found["nrays"], found["nbins"]):
+        return None
+    first = 1000 * found["rstart"]
+    sweep = [found["lat"], found["lon"], found["elangle"], first, found["rscale"]]
+    return {"sweep": sweep, "dims": list(array.dims[-2:])}
+
+
+def nexus_axis(group: VirtualGroup, path: str, axis: int) -> str | None:
+    """Path of the array that NXdata names as an axis of its signal."""
+    array, (above, holder) = array_at(group, path), next(groups_around(group, path))
+    named = holder.attrs.get("axes")
+    axes = named if isinstance(named, list | tuple) else [named]
+    if holder.attrs.get("NX_class") != "NXdata" or len(axes) != array.ndim:
+        return None
+    label = holder.arrays.get(str(axes[axis]))
+    fits = label is not None and label.shape == (array.shape[axis],) and label.dtype.kind in "iuf"
+    return below(above, str(axes[axis])) if fits else None
+
+
+def _beside(group: VirtualGroup, path: str, name: str) -> Iterator[VirtualGroup]:
+    """Groups of a name in the groups that an array is in, the innermost first."""
+    for _, holder in groups_around(group, path):
+        if name in holder.groups:
+            yield holder.groups[name]
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

@@ -1,4 +1,4 @@
-"""Find which part of an array a request asks for, by numbers of its elements or by labels.
+"""Find which part of an array a request asks for, by numbers of its elements or by labels; read it.
 
 ``at=3,10:20,::8`` gives a number, or a range, for each dimension, as slices of Python.
 ``time=2023-05-01`` gives the element whose label is nearest, ``lat=40/50`` those with labels
@@ -8,9 +8,11 @@ its first element.
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cftime
@@ -18,7 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
+from gridref.faces.web.meaning import date_of
+from gridref.model.array import VirtualArray
+from gridref.model.projection import SliceProjection
 from gridref.model.reference_systems import compass_of, text_of
+from gridref.serve.plan import plan_with_overlays
+from gridref.serve.reader import Reader
 
 type Along = int | range
 """The number of one element along a dimension, or the numbers of several."""
@@ -66,7 +73,7 @@ class Labels:
     def words(self, number: int) -> str:
         """A label, as a request may give it."""
         value = float(self.values[number])
-        return date_text(value, self.attrs) if self.is_time else f"{value:.9g}"
+        return (date_of(value, self.attrs) if self.is_time else None) or f"{value:.9g}"
 
     def found(self, text: str) -> Along:
         """The element, or elements, that a text asks for.
@@ -156,18 +163,6 @@ def _date_number(text: str, attrs: Mapping[str, Any]) -> float:
         raise InvalidRequestError(f"{text!r} is not a date of this calendar: {error}") from error
 
 
-def date_text(value: float, attrs: Mapping[str, Any]) -> str:
-    """A date of ISO 8601; the number itself where its units mean nothing."""
-    calendar = text_of(attrs, "calendar") or "standard"
-    try:
-        date = cftime.num2date(
-            value, text_of(attrs, "units"), calendar, only_use_cftime_datetimes=True
-        )
-        return str(date.isoformat()).removesuffix("T00:00:00")
-    except (ValueError, OverflowError, TypeError, AttributeError):
-        return f"{value:.9g}"
-
-
 def part_of(
     dims: Sequence[str],
     shape: Sequence[int],
@@ -247,3 +242,118 @@ def _along(text: str, dim: str, length: int) -> Along:
     if not chosen:
         raise InvalidRequestError(f"{text!r} takes none of the {length} elements of {dim}")
     return chosen
+
+
+# The elements, read in pieces
+
+MOST_PIECE_BYTES = 2**25
+"""Decoded bytes of chunks that are read before values are passed on, or nobody waits any more."""
+
+type GoesOn = Callable[[], bool]
+"""Whether a client still waits for the answer."""
+type Places = tuple[slice, ...]
+
+
+class GivenUpError(Exception):
+    """Nobody waits for the answer any more."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some elements of an array.
+
+    Attributes
+    ----------
+    path
+        Of the array.
+    chosen
+        Elements along each dimension; the part lacks those dimensions where it is one number.
+    """
+
+    path: str
+    array: VirtualArray
+    chosen: tuple[Along, ...]
+
+    @property
+    def axes(self) -> list[int]:
+        """Those dimensions of the array that the part has."""
+        return [axis for axis, along in enumerate(self.chosen) if isinstance(along, range)]
+
+    def along(self, axis: int) -> range:
+        """The elements along one of `axes`."""
+        along = self.chosen[axis]
+        assert isinstance(along, range)
+        return along
+
+    def with_along(self, axis: int, along: Along) -> Part:
+        """The part with other elements along a dimension."""
+        return replace(self, chosen=(*self.chosen[:axis], along, *self.chosen[axis + 1 :]))
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of its dimensions."""
+        return tuple(self.array.dims[axis] for axis in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of its dimensions."""
+        return tuple(len(self.along(axis)) for axis in self.axes)
+
+    @property
+    def selection(self) -> tuple[int | slice, ...]:
+        """As readers take it."""
+        return tuple(
+            slice(along.start, along.stop, along.step) if isinstance(along, range) else along
+            for along in self.chosen
+        )
+
+    @property
+    def n_bytes(self) -> int:
+        """Decoded bytes of all stored chunks that are read for it, at most."""
+        plan, _ = plan_with_overlays(self.array, self.selection)
+        return sum(cross.n_pieces * _largest(cross.array) for cross in plan.crosses)
+
+    def cuts(self, axis: int) -> list[int]:
+        """Where to cut it along a dimension: at edges of chunks, so that none is read twice.
+
+        Between two cuts are chunks of about `MOST_PIECE_BYTES`, decoded, or one row of them that is
+        larger.
+        """
+        plan, _ = plan_with_overlays(self.array, self.selection)
+        pieces = [cross.axes[axis].pieces for cross in plan.crosses]
+        starts = [each.out_start for each in pieces if isinstance(each, SliceProjection)]
+        lines = np.unique(np.concatenate([np.zeros(1, np.int64), *starts]))
+        at_once = max(1, len(lines) * MOST_PIECE_BYTES // max(1, self.n_bytes))
+        return [*lines[::at_once].tolist(), len(self.along(axis))]
+
+    def pieces(self, reader: Reader, goes_on: GoesOn) -> Iterator[tuple[Places, NDArray[Any]]]:
+        """The elements, cut where chunks are so that each is read once, and their places.
+
+        Raises
+        ------
+        GivenUpError
+            If `goes_on` says that nobody waits any more.
+        ReadError
+            If a chunk cannot be read.
+        """
+        cuts = {axis: self.cuts(axis) for axis in self.axes}
+        cut = max(cuts, key=lambda axis: len(cuts[axis]), default=None)
+        for start, stop in itertools.pairwise([0, 1] if cut is None else cuts[cut]):
+            if not goes_on():
+                raise GivenUpError
+            piece = self if cut is None else self.with_along(cut, self.along(cut)[start:stop])
+            places = (slice(start, stop) if axis == cut else slice(None) for axis in self.axes)
+            yield tuple(places), reader.read(self.array, piece.selection, name=self.path)
+
+    def read(self, reader: Reader, goes_on: GoesOn) -> NDArray[Any]:
+        """All elements at once; see `pieces`."""
+        values = np.empty(self.shape, self.array.dtype)
+        for places, piece in self.pieces(reader, goes_on):
+            values[places] = piece
+        return values
+
+
+def _largest(array: VirtualArray) -> int:
+    """Bytes of the largest chunk, decoded."""
+    sizes = [math.prod(each.chunk_shape) * each.dtype.itemsize for each in array.encodings]
+    return max(sizes, default=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, InvalidRequestError
-from gridref.faces.web.look import Read, chunk_bytes, line_cuts, selection_of
 from gridref.faces.web.meaning import NUMBERS, Meaning
-from gridref.faces.web.part import Along, Labels, RefusedError
-from gridref.model.array import VirtualArray
+from gridref.faces.web.part import Labels, Part, RefusedError
+from gridref.serve.reader import Reader
 
 SERIES_BYTES = 2**36
 """Decoded bytes of the chunks that are read for a series."""
@@ -24,8 +24,6 @@ MOST_ELEMENTS = 10_000_000
 """Elements of a series."""
 BOX_ELEMENTS = 2**24
 """Elements that one mean is of."""
-_BATCH_BYTES = 2**25
-"""Decoded bytes of chunks that are read before values are sent."""
 _BATCH_ELEMENTS = 2**22
 """Elements that are read before values are sent."""
 
@@ -36,26 +34,25 @@ class Series:
 
     Attributes
     ----------
-    chosen
-        Elements along each dimension: numbers, or ranges that means are over.
+    part
+        Its elements; ranges along other dimensions than `axis` are those that means are over.
     axis
         The dimension that the series is along; its elements are a range.
     labels
         Its labels; None if it has none.
     """
 
-    array: VirtualArray
-    path: str
-    chosen: tuple[Along, ...]
+    part: Part
     axis: int
     labels: Labels | None
 
     def __post_init__(self) -> None:
-        if self.array.dtype.kind not in NUMBERS:
-            raise InvalidRequestError(f"a series is of numbers; values are {self.array.dtype}")
-        if len(self.along) > MOST_ELEMENTS:
+        dtype, n, n_bytes = self.part.array.dtype, len(self.along), self.part.n_bytes
+        if dtype.kind not in NUMBERS:
+            raise InvalidRequestError(f"a series is of numbers; values are {dtype}")
+        if n > MOST_ELEMENTS:
             raise RefusedError(
-                f"a series has at most {MOST_ELEMENTS} elements, and this one {len(self.along)}:"
+                f"a series has at most {MOST_ELEMENTS} elements, and this one {n}:"
                 " ask for a range of them"
             )
         if self.n_each > BOX_ELEMENTS:
@@ -63,50 +60,30 @@ class Series:
                 f"a mean is of at most {BOX_ELEMENTS} elements, and this box has {self.n_each}:"
                 " ask for a smaller box"
             )
-        if self.n_bytes > SERIES_BYTES:
+        if n_bytes > SERIES_BYTES:
             raise RefusedError(
-                f"this series needs chunks of {self.n_bytes} bytes, and may decode {SERIES_BYTES}:"
+                f"this series needs chunks of {n_bytes} bytes, and may decode {SERIES_BYTES}:"
                 " ask for less of it, or write an overlay for series (gridref rechunk)"
             )
 
     @property
     def along(self) -> range:
         """The elements of the series."""
-        along = self.chosen[self.axis]
-        assert isinstance(along, range)
-        return along
-
-    @property
-    def box(self) -> tuple[int, ...]:
-        """The other dimensions that have ranges."""
-        ranges = [axis for axis, along in enumerate(self.chosen) if isinstance(along, range)]
-        return tuple(axis for axis in ranges if axis != self.axis)
+        return self.part.along(self.axis)
 
     @property
     def n_each(self) -> int:
         """Elements that each value is of."""
-        return int(np.prod([len(self._range(axis)) for axis in self.box], dtype=object))
+        return math.prod(self.part.shape) // len(self.along)
 
-    def _range(self, axis: int) -> range:
-        along = self.chosen[axis]
-        assert isinstance(along, range)
-        return along
-
-    @property
-    def n_bytes(self) -> int:
-        """Decoded bytes of all chunks that are read."""
-        return chunk_bytes(self.array, selection_of(self.chosen))
-
-    def batches(self, read: Read) -> Iterator[tuple[int, NDArray[Any]]]:
+    def batches(self, reader: Reader) -> Iterator[tuple[int, NDArray[Any]]]:
         """The number of the first value of each batch, and its values; NaN where there is none."""
-        meaning = Meaning.of(self.array)
-        ranges = sorted((*self.box, self.axis))
-        others = tuple(n for n, axis in enumerate(ranges) if axis != self.axis)
-        cuts = line_cuts(self.array, self.chosen, self.axis, _BATCH_BYTES)
-        for start, stop in _shorter(cuts, max(1, _BATCH_ELEMENTS // self.n_each)):
-            chosen = [*self.chosen]
-            chosen[self.axis] = self.along[start:stop]
-            values = meaning.unpacked(read(self.array, selection_of(chosen)))
+        part, meaning = self.part, Meaning.of(self.part.array)
+        others = tuple(n for n, axis in enumerate(part.axes) if axis != self.axis)
+        for start, stop in _shorter(part.cuts(self.axis), max(1, _BATCH_ELEMENTS // self.n_each)):
+            piece = part.with_along(self.axis, self.along[start:stop])
+            stored = reader.read(part.array, piece.selection, name=part.path)
+            values = meaning.unpacked(stored)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing
                 yield start, np.nanmean(values, others, np.float64) if others else values
@@ -124,24 +101,26 @@ def numbers_of(values: NDArray[Any]) -> list[float | None]:
     return [float(text) if text not in ("nan", "inf", "-inf") else None for text in texts]
 
 
-def as_lines(series: Series, read: Read, told: Callable[[GridrefError], str]) -> Iterator[bytes]:
+def as_lines(
+    series: Series, reader: Reader, told: Callable[[GridrefError], str]
+) -> Iterator[bytes]:
     """A series as lines of JSON: what it is, its values batch by batch, and its end.
 
     `told` says what a reader may know of an error, which ends it.
     """
     head = {
-        "array": series.path,
-        "along": series.array.dims[series.axis],
+        "array": series.part.path,
+        "along": series.part.array.dims[series.axis],
         "n": len(series.along),
         "first": series.along.start,
         "step": series.along.step,
-        "units": str(series.array.attrs.get("units", "")),
+        "units": str(series.part.array.attrs.get("units", "")),
         "mean_of": series.n_each,
-        "chunk_bytes": series.n_bytes,
+        "chunk_bytes": series.part.n_bytes,
     }
     yield _line(head)
     try:
-        for start, values in series.batches(read):
+        for start, values in series.batches(reader):
             labels = _labels(series, start, len(values))
             yield _line({"start": start, "labels": labels, "values": numbers_of(values)})
     except GridrefError as error:
@@ -150,11 +129,11 @@ def as_lines(series: Series, read: Read, told: Callable[[GridrefError], str]) ->
     yield _line({"done": True})
 
 
-def as_csv(series: Series, read: Read) -> Iterator[bytes]:
+def as_csv(series: Series, reader: Reader) -> Iterator[bytes]:
     """A series as CSV (RFC 4180): labels and values; those that are missing are empty."""
-    names = [series.array.dims[series.axis], series.path]
+    names = [series.part.array.dims[series.axis], series.part.path]
     yield (",".join(map(_quoted, names)) + "\r\n").encode()
-    for start, values in series.batches(read):
+    for start, values in series.batches(reader):
         labels = _labels(series, start, len(values))
         rows = zip(labels, numbers_of(values), strict=True)
         yield "".join(f"{label},{'' if n is None else n}\r\n" for label, n in rows).encode()

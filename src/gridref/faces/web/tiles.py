@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError
 from gridref.faces.web.levels import Level
 from gridref.model.array import VirtualGroup
-from gridref.model.reference_systems import compass_of
 
 SIDE = 256
 """Pixels a side."""
@@ -151,23 +150,23 @@ class Ground:
         InvalidRequestError
             If nothing says where it is, or what says it is not drawn as tiles.
         """
-        named = {
-            compass_of(group[path].attrs): (dim, path)
-            for dim, path in zip(level.dims, level.coordinates, strict=True)
-            if path is not None
-        }
-        if {"N", "E"} <= set(named):
-            dims, others = (named["N"][0], named["E"][0]), _Others()
-        else:
-            dims, others = _projected(level)
-
-        def along(dim: str) -> Axis:
-            path = level.coordinates[level.dims.index(dim)]
-            if path is None:
-                raise InvalidRequestError(f"there are no tiles: dimension {dim} has no coordinates")
-            return Axis.of(read(path), path)
-
-        return cls(dims, along(dims[0]), along(dims[1]), *others)
+        found = level.grid_axes(group)
+        if isinstance(found, str):
+            raise InvalidRequestError(f"there are no tiles: {found}")
+        paths = [str(level.coordinates[axis]) for axis in found]
+        rows, columns = (Axis.of(read(path), path) for path in paths)
+        dims = level.dims[found[0]], level.dims[found[1]]
+        if level.earth is None or level.is_on_earth(group):
+            return cls(dims, rows, columns)
+        if "projection" in level.earth:
+            up, across = level.earth["units"]
+            return cls(dims, rows, columns, level.earth["projection"], (up, across), 0)
+        latitude, longitude, turn = level.earth["pole"]
+        system = (
+            f"+proj=ob_tran +o_proj=longlat +o_lat_p={latitude} +o_lon_p={turn}"
+            f" +lon_0={longitude + 180} +datum=WGS84 +no_defs"
+        )
+        return cls(dims, rows, columns, system)
 
     def at(self, tile: Tile) -> Nearest:
         """The element nearest to each pixel of a tile."""
@@ -207,14 +206,6 @@ class Ground:
         return [float(corner) for corner in corners]
 
 
-class _Others(NamedTuple):
-    """The other fields of a `Ground`."""
-
-    system: str = ""
-    units: tuple[float, float] = (1.0, 1.0)
-    circle: float = 360
-
-
 @dataclass(frozen=True, eq=False)
 class Nearest:
     """The elements nearest to the pixels of a tile.
@@ -245,23 +236,6 @@ class Nearest:
             places.append(np.clip(nearest, 0, len(along) - 1))
         inside = (self.rows != OUTSIDE) & (self.columns != OUTSIDE)
         np.copyto(image, values[tuple(places)], where=inside)
-
-
-def _projected(level: Level) -> tuple[tuple[str, str], _Others]:
-    earth = level.earth or {}
-    if not {"projection", "pole"} & set(earth):
-        why = "neither latitudes and longitudes nor a grid mapping say where it is"
-        raise InvalidRequestError(f"there are no tiles: {why}")
-    rows, columns = earth["dims"]
-    if "projection" in earth:
-        up, across = earth["units"]
-        return (rows, columns), _Others(earth["projection"], (up, across), 0)
-    latitude, longitude, turn = earth["pole"]
-    system = (
-        f"+proj=ob_tran +o_proj=longlat +o_lat_p={latitude} +o_lon_p={turn}"
-        f" +lon_0={longitude + 180} +datum=WGS84 +no_defs"
-    )
-    return (rows, columns), _Others(system)
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from gridref.faces.web.snippets import GRIDLOOK, NEUROGLANCER, opened_by, snippets
+from gridref.faces.web.array_page import GRIDLOOK, NEUROGLANCER, opened_by, snippets
 from gridref.model.array import VirtualArray, VirtualGroup
 from tests.programs import program
 
