@@ -2,8 +2,7 @@
 
 A new interpreter takes a second or two to import what most commands need, and the tests run
 hundreds of them. So one process imports it once, and forks for each command: arguments, folder,
-environment and standard streams are the caller's, and the process ends as an interpreter does.
-Scripts that need the same can be run so, too.
+environment and standard streams are the caller's. Scripts that need the same can be run so, too.
 
 ``python tests/command.py SOCKET ARGUMENTS...`` is the command for a shell, see `shell_folder`.
 """
@@ -21,8 +20,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from functools import cache
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 # Those that go on until they are told to end get an interpreter of their own.
@@ -179,12 +179,28 @@ def _answer(connection: socket.socket) -> None:
     if words[0] == SCRIPT:
         signal.alarm(int(words[1]))
         sys.argv = words[2:]
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        _run_to_the_end(partial(runpy.run_path, sys.argv[0], run_name="__main__"))
         return
     sys.argv = ["gridref", *words]
     from gridref.faces.cli import main
 
-    main()
+    _run_to_the_end(main)
+
+
+def _run_to_the_end(program: Callable[[], object]) -> None:
+    """End as an interpreter does, without freeing all objects: that would copy what is shared."""
+    code: object = 0
+    try:
+        program()
+    except SystemExit as end:
+        code = end.code or 0
+    if isinstance(code, int):
+        threading._shutdown()  # noqa: SLF001
+        atexit._run_exitfuncs()  # noqa: SLF001
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

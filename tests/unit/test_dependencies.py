@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 OURS = {*sys.stdlib_module_names, "_typeshed", "gridref", "tests", "tools", "benchmarks"}
-DISTRIBUTIONS = packages_distributions()
+distributions = cache(packages_distributions)
 """Packages by the modules that they install; a look at all that is installed, which takes long."""
 
 UNIMPORTED = {
@@ -64,7 +64,7 @@ def imported(folder: str) -> dict[str, set[str]]:
                 top = module.partition(".")[0]
                 if top in OURS:
                     continue
-                owners = DISTRIBUTIONS.get(top, [top])  # several share the namespace of pystac
+                owners = distributions().get(top, [top])  # several share the namespace of pystac
                 owner = top if top in owners else owners[0]
                 found.setdefault(normal(owner), set()).add(str(path.relative_to(ROOT)))
     return found
