@@ -36,7 +36,7 @@ from benchmarks.reading import kerchunk_references
 from gridref.api.catalog import write_catalog
 from gridref.api.readable import reader_for
 from gridref.model.array import VirtualGroup
-from gridref.serve.segments import LiteralSegment
+from gridref.serve.pages import LiteralSegment
 from gridref.testing.builders import chunked_array
 
 N_DAYS, SIDE = 731, 255

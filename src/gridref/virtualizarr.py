@@ -34,7 +34,7 @@ from gridref.formats.kerchunk.files import scan_references
 from gridref.formats.kerchunk.parsers import references_of_manifests
 from gridref.formats.kerchunk.references import Reference, parse_references
 from gridref.formats.options import ScanOptions
-from gridref.io.object_stores import options_of_store, uri_of
+from gridref.io.address import options_of_store, uri_of
 from gridref.model.array import VirtualGroup
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata

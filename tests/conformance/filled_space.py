@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridref.serve.segments import LiteralSegment, VirtualObject
+from gridref.serve.pages import LiteralSegment, VirtualObject
 
 __all__ = ["FilledSpace"]
 

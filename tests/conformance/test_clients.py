@@ -11,7 +11,7 @@ import zarr
 from zarr.core.buffer import cpu
 
 import gridref
-from gridref.serve.segments import LiteralSegment
+from gridref.serve.pages import LiteralSegment
 from tests.conformance.cases import all_cases
 from tests.conformance.client_table import PAGE, Results, render, run, without_versions
 from tests.conformance.clients import all_clients

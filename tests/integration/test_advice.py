@@ -539,7 +539,7 @@ TESTED_ELSEWHERE = {
         by="integration/test_virtual_datasets.py::test_merge_and_reindex",
     ),
     **_all(
-        "catalog/pending.py",
+        "catalog/opening.py",
         "pending='fill'",
         by="integration/test_declaring.py::test_strict_readers_raise",
     ),

@@ -12,7 +12,7 @@ import pytest
 
 import gridref
 from gridref.api.catalog import write_catalog
-from gridref.catalog.comparing import CatalogChange
+from gridref.catalog.examining import CatalogChange
 from gridref.model.array import VirtualArray
 from tests.by_name import by_name
 from tests.integration.archives import write_months

@@ -12,7 +12,7 @@ import pytest
 
 from gridref.api.scan import scan_many
 from gridref.errors import FilesFailedError
-from gridref.io.prefetch import MAX_BLOCKS, MAX_MISSES, Layouts
+from gridref.io.context import MAX_BLOCKS, MAX_MISSES, Layouts
 from tests.http_server import Site, serving
 
 

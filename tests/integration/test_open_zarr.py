@@ -24,7 +24,7 @@ from gridref.errors import GridrefError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec
 from gridref.model.zarr_metadata import packed_dtype
-from gridref.serve.known_codecs import READER_CODECS
+from gridref.serve.grids import READER_CODECS
 
 VIEWS = ["native", "portable", "auto"]
 FLOATS = np.linspace(-3, 40, 35, dtype="f4").reshape(5, 7)

@@ -24,20 +24,20 @@ from gridref.catalog import CatalogGroup
 from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog.commit import Access, Base, Change, Step, Wanted, commit, read_base, recording
 from gridref.catalog.commit import write_catalog as put_catalog
-from gridref.catalog.comparing import CatalogChange, compare_catalogs
 from gridref.catalog.document import Commit, Pruned
+from gridref.catalog.examining import CatalogChange, compare_catalogs
 from gridref.catalog.growth import written
 from gridref.catalog.history import (
     history,
     prune_plan,
     pruned,
+    remove_sheets,
     rolled_back,
     tagged,
     untagged,
 )
 from gridref.catalog.opening import PendingPolicy, group_of
 from gridref.catalog.overlays import OverlayPolicy
-from gridref.catalog.sheet_folders import remove_sheets
 from gridref.catalog.sources import SourceRules
 from gridref.errors import (
     CatalogConflictError,

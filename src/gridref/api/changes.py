@@ -29,6 +29,7 @@ from gridref.api.layout.listings import with_inventory
 from gridref.api.layout.sources import Contradicted
 from gridref.api.places import Arrangement, At, arranged
 from gridref.catalog.commit import Base
+from gridref.catalog.document import Pending
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.growth import (
     BEFORE,
@@ -44,7 +45,6 @@ from gridref.catalog.growth import (
     written,
 )
 from gridref.catalog.listing import list_chunks
-from gridref.catalog.pending import Pending
 from gridref.catalog.writing import recounted
 from gridref.combine import Combination, combine
 from gridref.combine.options import Read

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.api.decoding import decoded_values
+from gridref.catalog.document import joined_ranges
 from gridref.catalog.growth import Span
-from gridref.catalog.pending import joined_ranges
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gridref.catalog import CatalogGroup, open_catalog
-from gridref.catalog.checking import check_catalog
 from gridref.catalog.document import ROOT_FILE
+from gridref.catalog.examining import check_catalog
 from gridref.errors import (
     GridrefError,
     Place,

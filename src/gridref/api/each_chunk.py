@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from gridref.api.decoding import decoded_values
 from gridref.api.readable import Sources, from_files
-from gridref.catalog.checksums import write_checksums
 from gridref.catalog.commit import Base, WriteTable
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.opening import ParquetManifest
 from gridref.catalog.parts import Part
 from gridref.catalog.statistics import ChunkStatistics, write_statistics
 from gridref.catalog.tables import ROW_GROUP_ROWS
+from gridref.catalog.writing import write_checksums
 from gridref.io import Coverage, SourcePool, absolute_url, checksum_of, coverage_of, crc32c_of
+from gridref.io.address import uri_of
 from gridref.io.ahead import in_threads
-from gridref.io.object_stores import uri_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.listing import ChunkListing, ListedChunks
 from gridref.model.manifest import (

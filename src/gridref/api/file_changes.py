@@ -31,8 +31,8 @@ from gridref.api.readable import Keeper, Sources, reader_for
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
 from gridref.api.summary import change_lines, warn_of_left_out
 from gridref.catalog.commit import Base, Change
+from gridref.catalog.document import CatalogReport, merged_drifts
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.kept_report import CatalogReport, merged_drifts
 from gridref.errors import (
     InvalidRequestError,
     Message,

@@ -12,11 +12,8 @@ import pyarrow as pa
 from gridref.catalog.commit import Base
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.overlay_entries import OverlayEntry, Where
-from gridref.catalog.overlays import stored_in_files
-from gridref.catalog.overview_entries import OverviewEntry
-from gridref.catalog.overviews import is_current
-from gridref.catalog.sheet_entries import INSIDE
+from gridref.catalog.overlays import is_current, stored_in_files
+from gridref.catalog.sheet_entries import INSIDE, OverlayEntry, OverviewEntry, Where
 from gridref.catalog.sources import resolved_url
 from gridref.catalog.written_overlays import dropped
 from gridref.errors import InvalidRequestError

@@ -33,7 +33,8 @@ from gridref.api.sheets import (
 from gridref.catalog.commit import Base, new_id, read_base
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.overview_entries import (
+from gridref.catalog.overlays import is_current
+from gridref.catalog.sheet_entries import (
     MOST_FACTOR,
     MOST_LEVELS,
     MOST_WINDOW,
@@ -41,7 +42,6 @@ from gridref.catalog.overview_entries import (
     LevelSheet,
     OverviewEntry,
 )
-from gridref.catalog.overviews import is_current
 from gridref.catalog.sources import resolved_url
 from gridref.catalog.written_overlays import dropped
 from gridref.errors import InvalidRequestError, Message, Option, Place

@@ -53,14 +53,14 @@ from gridref.api.sheets import (
 from gridref.api.workers import Pool, pool_of
 from gridref.catalog.commit import Base, new_id, read_base
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.overlay_entries import (
+from gridref.catalog.history import SPILL
+from gridref.catalog.sheet_entries import (
+    INSIDE,
     Label,
     OverlayEntry,
     SheetEntry,
     Where,
 )
-from gridref.catalog.sheet_entries import INSIDE
-from gridref.catalog.sheet_folders import SPILL
 from gridref.catalog.sources import resolved_url
 from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.io import is_local

@@ -20,9 +20,8 @@ from typing import Any
 from gridref.api.readable import Keeper
 from gridref.api.rewriting.writer import WrittenObject, checksums_of, sink_at
 from gridref.catalog.commit import Base, Step
-from gridref.catalog.document import Root
+from gridref.catalog.document import CatalogReport, Root
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.sheet_entries import INSIDE, MOST_COVERS, Covering, Sheet
 from gridref.catalog.sources import relative_url, resolved_url
 from gridref.catalog.written_overlays import begun, finished, is_begun

@@ -35,8 +35,8 @@ from gridref.api.verify_labels import NOT_IN_FILES, Labels, LabelsOfFile, texts_
 from gridref.api.verify_overlays import ComparedChunk, compared_chunks
 from gridref.api.verify_overviews import compared_levels
 from gridref.catalog import ROOT_FILE, CatalogGroup
-from gridref.catalog.checking import check_catalog
 from gridref.catalog.commit import recording
+from gridref.catalog.examining import check_catalog
 from gridref.codecs import renumber, unpack, why_not
 from gridref.errors import (
     DecodeError,

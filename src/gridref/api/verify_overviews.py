@@ -12,8 +12,8 @@ from gridref.api.rewriting.coarsening import Coarsening
 from gridref.api.rewriting.levels import tile_shape
 from gridref.api.verify_overlays import SAMPLED_CHUNKS, ComparedChunk, read_or_why_not
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.overview_entries import OverviewEntry
-from gridref.catalog.overviews import is_current
+from gridref.catalog.overlays import is_current
+from gridref.catalog.sheet_entries import OverviewEntry
 from gridref.errors import Place
 from gridref.model.array import VirtualArray
 from gridref.model.levels import level_shape

@@ -1,6 +1,6 @@
 """Virtual groups kept as a directory of JSON and Parquet tables.
 
-Here is what readers need. `commit` writes catalogs, `comparing` and `checking` examine them.
+Here is what readers need. `commit` writes catalogs, `examining` examines them.
 """
 
 from gridref.catalog.document import FORMAT_VERSION, ROOT_FILE

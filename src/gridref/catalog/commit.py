@@ -29,6 +29,7 @@ from gridref.catalog.document import (
     Root,
     Snapshot,
     SourceUrls,
+    merged_drifts,
     snapshot_file,
     unzipped,
 )
@@ -57,7 +58,6 @@ from gridref.catalog.folder import (
 )
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.growth import BEFORE, NEW, GrownArray, placed, written
-from gridref.catalog.kept_report import merged_drifts
 from gridref.catalog.opening import ParquetBlocks, group_of
 from gridref.catalog.overlays import carried
 from gridref.catalog.parts import Part

@@ -13,18 +13,25 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 from gridref.catalog.folder import Folder, open_folder
-from gridref.catalog.kept_report import checked_drifts
-from gridref.catalog.overlay_entries import OverlayEntry, checked_overlays
-from gridref.catalog.overview_entries import OverviewEntry, checked_overviews
-from gridref.catalog.pending import Pending, checked_pending
-from gridref.catalog.sheet_entries import Covering
+from gridref.catalog.sheet_entries import (
+    Covering,
+    OverlayEntry,
+    OverviewEntry,
+    checked_overlays,
+    checked_overviews,
+)
+from gridref.catalog.tables import table_of_rows
 from gridref.catalog.values import refusing_damage
 from gridref.errors import (
     CatalogCorruptError,
@@ -37,6 +44,143 @@ from gridref.errors import (
 from gridref.limits import beyond, limits
 from gridref.model.label_ends import ENDS, LabelEnds
 from gridref.model.manifest import IDENTITIES, Identity
+from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.typing import Int64Array
+
+# Elements that were declared ahead and have no file yet
+
+type Ranges = tuple[tuple[int, int], ...]
+"""Half-open ranges of elements along a dimension, ascending and apart."""
+type Pending = Mapping[str, Ranges]
+"""Ranges by dimension."""
+
+
+def checked_pending(document: Mapping[str, Sequence[Sequence[int]]]) -> Pending:
+    """Read ranges from their JSON form in a catalog."""
+    ranges = {
+        str(dim): tuple((start, stop) for start, stop in found) for dim, found in document.items()
+    }
+    for found in ranges.values():
+        flat = [number for each in found for number in each]
+        if not all(type(n) is int and n >= 0 for n in flat) or sorted({*flat}) != flat:
+            raise ValueError(f"elements that are pending are {found!r}")
+    return ranges
+
+
+def joined_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Ranges in ascending order, those that touch as one."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return tuple(joined)
+
+
+def is_pending(dims: Sequence[str], starts: Int64Array, pending: Pending) -> NDArray[np.bool_]:
+    """Bool (n,), whether what begins at elements int64 (n, ndim) was declared, as far as they say.
+
+    It still may be in a file.
+    """
+    found = np.zeros(len(starts), bool)
+    for axis, dim in enumerate(dims):
+        bounds = np.array(pending.get(dim, ()), np.int64).reshape(-1)
+        # Between a start and its stop the number of bounds that are passed is odd.
+        found |= np.searchsorted(bounds, starts[:, axis], side="right") % 2 == 1
+    return found
+
+
+# The drift that a catalog keeps: differences between files, and how each was resolved
+
+MOST_VALUES = 20
+"""Values that are kept of one drift of one variable; how many there are more is not."""
+
+_DRIFT_SCHEMA = pa.schema(
+    [
+        pa.field("cause", pa.string(), nullable=False),
+        pa.field("variable", pa.string(), nullable=False),
+        pa.field("value", pa.string(), nullable=False),
+        pa.field("n_files", pa.int64(), nullable=False),
+        pa.field("first_file", pa.string()),
+        pa.field("last_file", pa.string()),
+        pa.field("resolution", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class CatalogReport(ScanReport):
+    """What was found when files were scanned; called, the drift that the catalog keeps."""
+
+    def __call__(self) -> pa.Table:
+        """What differed between the files, and how it was resolved.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row for each value that a property of a variable has: ``cause``, a short stable name
+            like ``"packing"``; ``variable``, its path; ``value``; ``n_files`` that have it, with
+            the ``first_file`` and ``last_file`` of them; and ``resolution``, what was done about
+            it. Files that were in the catalog before, when a file was appended that differs, are
+            not counted.
+        """
+        return table_of_rows(self.drifts, _DRIFT_SCHEMA)
+
+    @classmethod
+    def of(cls, report: ScanReport, drifts: Iterable[Mapping[str, Any]]) -> CatalogReport:
+        """The report of a scan, with the drift that a catalog keeps.
+
+        Without findings of a scan, there is one for each thing that the drift lists as missing.
+        """
+        kept = tuple(drifts)
+        findings = report.findings or [
+            Finding(
+                f"/{row['variable']}", Fate(row["cause"]), row["value"], row["first_file"] or ""
+            )
+            for row in kept
+            if row["cause"] in (Fate.SKIPPED, Fate.DAMAGED, Fate.FAILED)
+        ]
+        return cls(findings, report.n_requests, report.n_bytes, kept, report.lines)
+
+
+def checked_drifts(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
+    """Rows as a catalog has them."""
+    kept = tuple(rows)
+    for row in kept:
+        kinds = {name: type(value) for name, value in row.items()}
+        if not all(_may_be(field, kinds.get(name)) for name, field in _DRIFT_FIELDS.items()):
+            raise ValueError(f"a drift is {row!r}")
+    return kept
+
+
+_DRIFT_FIELDS = {field.name: field for field in _DRIFT_SCHEMA}
+
+
+def _may_be(field: pa.Field, kind: type | None) -> bool:
+    if field.nullable and kind is type(None):
+        return True
+    return kind is (int if field.type == pa.int64() else str)
+
+
+def merged_drifts(
+    before: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]
+) -> tuple[Mapping[str, Any], ...]:
+    """The rows of two reports, one for each value; they grow with the values, not with files."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    counts: dict[tuple[str, ...], int] = {}
+    for row in (*before, *new):
+        drift = (row["cause"], row["variable"], row["resolution"])
+        known = rows.get((*drift, row["value"]))
+        if known is not None:
+            known["n_files"] += row["n_files"]
+            known["first_file"] = known["first_file"] or row["first_file"]
+            known["last_file"] = row["last_file"] or known["last_file"]
+        elif counts.setdefault(drift, 0) < MOST_VALUES:
+            counts[drift] += 1
+            rows[*drift, row["value"]] = dict(row)
+    return tuple(rows.values())
+
 
 # Snapshots: a catalog as one commit left it, without its rows
 

@@ -9,11 +9,15 @@ from typing import Any, Self, override
 
 import pyarrow as pa
 
-from gridref.catalog.document import Snapshot
-from gridref.catalog.kept_report import CatalogReport
+from gridref.catalog.document import CatalogReport, Snapshot
 from gridref.catalog.listing import list_chunks, listed_sources, summed_statistics
-from gridref.catalog.overlays import OverlayOpener, OverlayPolicy, check_policy
-from gridref.catalog.overviews import OverviewOpener, without_overviews
+from gridref.catalog.overlays import (
+    OverlayOpener,
+    OverlayPolicy,
+    OverviewOpener,
+    check_policy,
+    without_overviews,
+)
 from gridref.catalog.parts import Part
 from gridref.catalog.sources import Trust
 from gridref.catalog.statistics import boxes, parse_condition

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gridref.catalog.pending import Pending, is_pending
+from gridref.catalog.document import Pending, is_pending
 from gridref.catalog.statistics import ChunkStatistics, statistics_of
 from gridref.catalog.tables import (
     PER_AXIS,

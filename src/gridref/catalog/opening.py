@@ -10,14 +10,23 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.catalog.document import ROOT_FILE, Root, Snapshot, is_replaced, read_root
+from gridref.catalog.document import (
+    ROOT_FILE,
+    CatalogReport,
+    Pending,
+    Root,
+    Snapshot,
+    is_pending,
+    is_replaced,
+    read_root,
+)
 from gridref.catalog.entries import (
     ArrayEntry,
     ChunkCounts,
@@ -29,24 +38,28 @@ from gridref.catalog.entries import (
 )
 from gridref.catalog.folder import Folder, open_folder
 from gridref.catalog.group import CatalogGroup, CatalogInfo
-from gridref.catalog.kept_report import CatalogReport
-from gridref.catalog.overlay_entries import SheetEntry
-from gridref.catalog.overlays import OverlayOpener, OverlayPolicy, check_policy
-from gridref.catalog.overviews import OverviewOpener
+from gridref.catalog.overlays import OverlayOpener, OverlayPolicy, OverviewOpener, check_policy
 from gridref.catalog.parts import Part, open_part
-from gridref.catalog.pending import refusing_pending
-from gridref.catalog.sheet_entries import Sheet
+from gridref.catalog.sheet_entries import Sheet, SheetEntry
 from gridref.catalog.sources import SourceRules, Trust, resolved_url
 from gridref.catalog.statistics import ChunkStatistics
 from gridref.catalog.tables import open_at_once
 from gridref.catalog.values import attributes_from_json, refusing_damage
-from gridref.errors import CatalogCorruptError, InvalidRequestError, Place
+from gridref.errors import (
+    BlockPendingError,
+    CatalogCorruptError,
+    InvalidRequestError,
+    Message,
+    Option,
+    Place,
+)
 from gridref.forks import new_lock
 from gridref.io import Allow, absolute_url, catalog_options, is_local
 from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
-from gridref.model.blocks import BlockTable
-from gridref.model.manifest import ChunkManifest, Identity
+from gridref.model.blocks import MISSING_BLOCK, BlockTable
+from gridref.model.manifest import ChunkManifest, Identity, Source
 from gridref.model.scan_report import ScanReport
+from gridref.model.source_policy import SourcePolicy
 from gridref.options import check_choice
 from gridref.secrets import shown_address
 from gridref.typing import Int64Array
@@ -256,6 +269,79 @@ class ParquetBlocks:
 
 type _Rows = tuple[tuple[int, ...], BlockTable] | None
 """Blocks of a part with the shape of their grid; None where they are lost."""
+
+
+# Declared elements without a file: read as the fill value, unless that is to be an error
+
+
+def refusing_pending(array: VirtualArray, path: str, pending: Pending) -> VirtualArray:
+    """The array with blocks whose reading is an error in place of those that are pending."""
+    if not array.encodings or not set(array.dims) & pending.keys():
+        return array
+    number = len(array.manifests)
+    blocks = _Refusing(array, pending, number)
+    manifests = (*array.manifests, _pending_rows(array, path))
+    return array.with_changes(manifests=manifests, blocks=blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Refusing:
+    """Blocks of an array, those that are pending of a manifest that cannot be had."""
+
+    array: VirtualArray
+    pending: Pending
+    number: int
+
+    @property
+    def n_blocks(self) -> int:
+        return self.array.n_blocks
+
+    def load(self) -> BlockTable:
+        """The blocks in memory."""
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> BlockTable:
+        blocks = self.array.blocks
+        grid = self.array.grid
+        starts = [axis.starts(np.arange(axis.n_chunks)) for axis in grid.axes]
+        first = np.stack(np.meshgrid(*starts, indexing="ij"), axis=-1).reshape(-1, grid.ndim)
+        absent = blocks.encoding == MISSING_BLOCK
+        rows = np.flatnonzero(absent & is_pending(self.array.dims, first, self.pending))
+        shapes = self.array.block_shapes()[rows]
+        columns = {name: column.copy() for name, column in vars(blocks).items()}
+        columns["encoding"][rows] = 0
+        columns["manifest"][rows] = self.number
+        columns["first_row"][rows] = 0
+        columns["row_stride"][rows] = 0
+        columns["stored_shape"][rows] = shapes
+        columns["origin"][rows] = 0
+        columns["step"][rows] = 1
+        return BlockTable(**columns)
+
+
+@dataclass(frozen=True)
+class _NotThere(SourcePolicy):
+    """What refuses to open the file of what is still to come."""
+
+    def require(self, address: str) -> None:
+        """Raises BlockPendingError."""
+        raise BlockPendingError(
+            Message(
+                f"these elements of {self.named_by} were declared ahead, and no file with them "
+                "has been added yet. Append the file, or open the catalog with ",
+                Option("pending", "fill"),
+                " to read the fill value",
+            )
+        )
+
+
+def _pending_rows(array: VirtualArray, path: str) -> ChunkManifest:
+    """A reference that can be listed and planned with, but not read."""
+    encoding = array.encodings[0]
+    n_bytes = math.prod(encoding.chunk_shape) * max(1, encoding.dtype.itemsize)
+    source = Source(f"/{path} (pending)", policy=_NotThere(repr(path)))
+    return ChunkManifest.from_columns([source], offset=[0], length=[n_bytes])
 
 
 # Opening: from the root file to a group

@@ -1,7 +1,7 @@
 """The parts of a catalog: rows of three Parquet tables, loaded when first needed.
 
-`SourceTable` and `ChunkTable` give sources and chunk rows as the model wants them. `Part` adds the
-blocks of each array. All of them check the rows that they read.
+`SourceTable`, `ChunkTable` and `ChecksumTable` give sources, chunk rows and their checksums as the
+model wants them. `Part` adds the blocks of each array. All of them check the rows that they read.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.cache import LRU, cache_bytes, nbytes_of
-from gridref.catalog.checksums import ChecksumTable, SourceChecksums
 from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
 from gridref.catalog.folder import Folder
 from gridref.catalog.sources import SourceRules, Trust, resolved_url
 from gridref.catalog.statistics import StatisticsTable
 from gridref.catalog.tables import (
     BLOCK_SCHEMA,
+    CHECKSUM_ALGORITHM,
     CHECKSUM_SCHEMA,
     CHUNK_SCHEMA,
     INDEX_KEY,
@@ -40,8 +40,83 @@ from gridref.catalog.values import refusing_damage
 from gridref.errors import CatalogCorruptError, Place
 from gridref.io import is_local, real_path
 from gridref.model.blocks import BlockTable
-from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.manifest import ChunkChecksums, ChunkManifest, ChunkState, Source
 from gridref.typing import Int64Array
+
+# Checksums of chunks, by source and offset
+
+
+class ChecksumTable:
+    """The checksums of a part, by source. Thread-safe, and can be pickled."""
+
+    def __init__(self, table: TableFile) -> None:
+        self.table = table
+        self._kept = LRU[ChunkChecksums](cache_bytes() // 2, nbytes_of, keeps_last=1)
+        self._first: Int64Array | None = None
+        self._unchecked: frozenset[int] = frozenset()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChecksumTable, (self.table,)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are checksums of the chunks of all sources."""
+        self._first_sources()
+        return not self._unchecked
+
+    def of(self, number: int) -> ChunkChecksums | None:
+        """The checksums of the chunks of a source; None if none were taken of them."""
+        first = self._first_sources()
+        if number in self._unchecked:
+            return None
+        return self._kept.get_or_load(number, lambda: self._load(number, first))
+
+    def _first_sources(self) -> Int64Array:
+        """The first source of each row group."""
+        if self._first is None:
+            stated = self.table.metadata(INDEX_KEY)
+            with refusing_damage("the index of checksums", Place(source=self.table.address)):
+                index = json.loads(stated or "")
+                if index["algorithm"] != CHECKSUM_ALGORITHM:
+                    raise ValueError(f"checksums by {index['algorithm']!r}")
+                first = np.array(index["first_source"], np.int64)
+                n_groups = self.table.row_group_starts.size - 1
+                if first.shape != (n_groups,) or (np.diff(first) < 0).any():
+                    raise ValueError(f"sources of {first.shape} row groups for {n_groups}")
+                self._unchecked = frozenset(map(int, index["unchecked"]))
+            self._first = first
+        return self._first
+
+    def _load(self, number: int, first: Int64Array) -> ChunkChecksums:
+        low = max(0, int(np.searchsorted(first, number, side="left")) - 1)
+        high = int(np.searchsorted(first, number, side="right"))
+        parts = [self._rows(group, number) for group in range(low, high)]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        if not parts or not columns[0].size:
+            raise self.table.corrupt(f"it holds no checksums of source {number}")
+        return ChunkChecksums.of(*columns)
+
+    def _rows(self, group: int, number: int) -> tuple[Int64Array, Int64Array, NDArray[np.uint32]]:
+        rows = self.table.read_row_group(group, CHECKSUM_SCHEMA.names)
+        source, steps, length, crc32c = (numbers_of(column) for column in rows.columns)
+        offset = offsets_from_steps(source, steps, length)
+        mine = source == number
+        offset, length = offset[mine], length[mine]
+        if mine.any() and (int(offset.min()) < 0 or int(length.min()) <= 0):
+            raise self.table.corrupt("a checksum names a range that cannot exist")
+        return offset, length, crc32c[mine]
+
+
+@dataclass(frozen=True)
+class SourceChecksums:
+    """The checksums of one source of a part, loaded when something of it is read."""
+
+    table: ChecksumTable
+    number: int
+
+    def load(self) -> ChunkChecksums | None:
+        return self.table.of(self.number)
+
 
 # Sources and chunk rows
 

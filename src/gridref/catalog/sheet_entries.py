@@ -1,22 +1,39 @@
-"""Entries of sheets in a catalog's description, and of what consists of them.
+"""Entries of overlays and overviews in a catalog's description, and of the sheets they consist of.
 
 A sheet is what one call wrote of a box of an array: real Zarr v3 arrays, in a folder of its own.
 Their stored chunks are the rows of a part of the sheet's own, which no array of the catalog counts
-into. Overlays and overviews are lists of sheets with a coverage. The JSON form is specified in
-``docs/catalog-format.md``.
+into. Overlays and overviews are lists of sheets with a coverage, which counts in elements of the
+array.
+
+A sheet of an overlay is one Zarr v3 array: another layout of the same elements. An overview is an
+array at some coarser levels: its sheets have a Zarr v3 array for each level, in folders ``1``,
+``2``, ... of one folder. The JSON form is specified in ``docs/catalog-format.md``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from gridref.catalog.entries import ArrayEntry, PartEntry
+from gridref.catalog.values import encoding_from_json, encoding_to_json
 from gridref.model.encoding import Encoding
+from gridref.model.grid import ChunkGrid
+from gridref.model.levels import (
+    cover_of_level,
+    factors_of,
+    is_covered,
+    level_shape,
+    paths_of_levels,
+)
 from gridref.model.overlay import Coords, Cover, common
+
+# Sheets, and what consists of them
 
 MOST_COVERS = 64
 """Boxes of an overlay by sheets that are complete, and as many of others.
@@ -250,3 +267,327 @@ def check_entries(
         if each.array not in arrays:
             raise ValueError(f"an overlay of {each.array!r}, which is not there")
         each.check_array(arrays[each.array])
+
+
+# Overlays
+
+MOST_OVERLAYS = 256
+"""Overlays of a catalog; `begun` refuses more."""
+type Label = str | int | float | None
+"""A label as JSON has it; None for no bound."""
+type Where = Mapping[str, tuple[Label, Label]]
+"""First and last label along some dimensions."""
+COPIED = ("sources", "chunks", "checksums")
+"""The tables of a sheet that reading takes, and that may be in the root file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SheetEntry(Sheet):
+    """A sheet of an overlay: elements of an array that were written once.
+
+    Attributes
+    ----------
+    shards
+        Shape of its shards.
+    encoding
+        That of its chunks.
+    copies
+        Content of its tables that are small, by kind, which spares readers requests for them.
+
+    Raises
+    ------
+    ValueError
+        As a `Sheet`; also for tables of another number of chunks, or copies that differ.
+    """
+
+    shards: Coords
+    encoding: Encoding
+    copies: Mapping[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        part = self.part
+        if part is not None and part.chunks.n_rows != self.grid.n_chunks:
+            raise ValueError(f"{part.chunks.n_rows} rows of {self.grid.n_chunks} chunks")
+        for kind, content in self.copies.items():
+            table = None if kind not in COPIED or part is None else getattr(part, kind)
+            if table is None or hashlib.sha256(content).hexdigest() != table.sha256:
+                raise ValueError(f"the copy of a table of {kind} is not the table")
+
+    @property
+    def stored(self) -> Iterable[tuple[Coords, Encoding]]:
+        return ((self.shards, self.encoding),)
+
+    @property
+    def chunks(self) -> Coords:
+        """Shape of its chunks."""
+        return self.encoding.chunk_shape
+
+    @property
+    def held(self) -> dict[str, bytes]:
+        """Content of tables by the names of their files."""
+        return {getattr(self.part, kind).file: content for kind, content in self.copies.items()}
+
+    @property
+    def grid(self) -> ChunkGrid:
+        """Of its chunks."""
+        return ChunkGrid.regular(self.shape, self.encoding.chunk_shape)
+
+    def to_json(self) -> dict[str, Any]:
+        copies = {kind: b64encode(each).decode() for kind, each in self.copies.items()}
+        return {
+            **super().to_json(),
+            "shards": list(self.shards),
+            "encoding": encoding_to_json(self.encoding),
+            **({"copies": copies} if copies else {}),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> SheetEntry:
+        return cls.read(
+            document,
+            shards=tuple(document["shards"]),
+            encoding=encoding_from_json(document["encoding"]),
+            copies={
+                str(kind): b64decode(content, validate=True)
+                for kind, content in document.get("copies", {}).items()
+            },
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverlayEntry(Covering[SheetEntry]):
+    """An overlay of an array.
+
+    Attributes
+    ----------
+    chunks
+        Chunk lengths that were asked for, along each dimension; -1 for all of it.
+    where
+        Bounds of the labels that were asked for, by dimension.
+    """
+
+    chunks: Coords
+    where: Where
+
+    def __post_init__(self) -> None:
+        if not all(type(n) is int and n >= -1 for n in self.chunks):
+            raise ValueError(f"an overlay with chunks of {self.chunks!r}")
+        super().__post_init__()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.chunks)
+
+    @property
+    def former(self) -> OverlayEntry:
+        """As former snapshots have it, which are seldom read: without copies of tables."""
+        return replace(self, sheets=tuple(replace(sheet, copies={}) for sheet in self.sheets))
+
+    def with_copies(self, known: Mapping[str, SheetEntry]) -> OverlayEntry:
+        """With the copies of tables that sheets of the same names and tables have."""
+        found = ((sheet, known.get(sheet.name, sheet)) for sheet in self.sheets)
+        return replace(
+            self,
+            sheets=tuple(
+                replace(sheet, copies=other.copies) if other.part == sheet.part else sheet
+                for sheet, other in found
+            ),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        where = {dim: list(bounds) for dim, bounds in self.where.items()}
+        return {**super().to_json(), "chunks": list(self.chunks), "where": where}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> OverlayEntry:
+        return cls.read(
+            document,
+            chunks=tuple(document["chunks"]),
+            where={str(dim): _bounds(each) for dim, each in document["where"].items()},
+            sheets=tuple(map(SheetEntry.from_json, document["sheets"])),
+        )
+
+
+def _bounds(document: Any) -> tuple[Label, Label]:
+    low, high = document
+    if not all(isinstance(each, str | int | float | None) for each in (low, high)):
+        raise ValueError(f"labels of an overlay are {document!r}")
+    return low, high
+
+
+def checked_overlays(
+    document: Iterable[Any], arrays: Mapping[str, ArrayEntry]
+) -> tuple[OverlayEntry, ...]:
+    """Read the overlays of a snapshot from their JSON form.
+
+    Raises
+    ------
+    ValueError
+        If anything of them contradicts itself or the arrays.
+    """
+    overlays = tuple(map(OverlayEntry.from_json, document))
+    check_entries(overlays, arrays, MOST_OVERLAYS)
+    return overlays
+
+
+# Overviews
+
+MOST_OVERVIEWS = 4096
+"""Overviews of a catalog."""
+MOST_LEVELS = 16
+"""Levels of an overview."""
+MOST_FACTOR = 64
+"""How much coarser the first level may be."""
+MOST_WINDOW = 2**24
+"""Elements that an element of the coarsest level may be made of: sums of more could overflow."""
+
+
+@dataclass(frozen=True)
+class LevelEntry:
+    """How a level of a sheet is stored.
+
+    Attributes
+    ----------
+    shards
+        Shape of its shards.
+    encoding
+        That of its chunks.
+    """
+
+    shards: Coords
+    encoding: Encoding
+
+    def to_json(self) -> dict[str, Any]:
+        return {"shards": list(self.shards), "encoding": encoding_to_json(self.encoding)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> LevelEntry:
+        return cls(tuple(document["shards"]), encoding_from_json(document["encoding"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelSheet(Sheet):
+    """A sheet of an overview: some levels of a box of an array.
+
+    Attributes
+    ----------
+    levels
+        How its levels are stored, the finest first. Its part has the chunks of all of them.
+    """
+
+    levels: tuple[LevelEntry, ...]
+
+    @property
+    def stored(self) -> Iterable[tuple[Coords, Encoding]]:
+        return [(level.shards, level.encoding) for level in self.levels]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "levels": [level.to_json() for level in self.levels]}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> LevelSheet:
+        return cls.read(document, levels=tuple(map(LevelEntry.from_json, document["levels"])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverviewEntry(Covering[LevelSheet]):
+    """An overview of an array, which has at most one.
+
+    Its coverage gives the elements of the array that it is made from.
+
+    Attributes
+    ----------
+    factors
+        How much coarser each level is than the one before, along each dimension.
+    n_levels
+        Number of levels.
+    method
+        How elements are made.
+    missing
+        What was no value when it was made: `MissingValues.key`.
+    """
+
+    factors: Coords
+    n_levels: int
+    method: str
+    missing: str
+
+    def __post_init__(self) -> None:
+        is_bounded = type(self.n_levels) is int and 1 <= self.n_levels <= MOST_LEVELS
+        known = all(type(n) is int and 1 <= n <= MOST_FACTOR for n in self.factors)
+        if not is_bounded or not known or not any(n > 1 for n in self.factors):
+            raise ValueError(f"an overview of {self.n_levels} levels by {self.factors!r}")
+        if any(len(sheet.levels) != self.n_levels for sheet in self.sheets):
+            raise ValueError("a sheet with other levels than its overview")
+        super().__post_init__()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.factors)
+
+    @property
+    def paths(self) -> list[str]:
+        """Where its levels are shown: ``overview_1/image``, ..."""
+        return list(paths_of_levels(self.array, self.n_levels))
+
+    def windows(self, level: int) -> Coords:
+        """Lengths of the windows of a level."""
+        return factors_of(self.factors, level)
+
+    def level_covers(self, level: int, shape: Coords) -> tuple[Cover, ...]:
+        """The elements of a level that it has of an array with a shape."""
+        found = (
+            cover_of_level(each, self.windows(level), shape, self.sheets[each.sheet].shape)
+            for each in self.served
+        )
+        return tuple(cover for cover in found if cover is not None)
+
+    def is_whole(self, shape: Coords) -> bool:
+        """Whether it has all elements of all levels."""
+        return all(
+            is_covered(self.level_covers(level, shape), level_shape(shape, self.windows(level)))
+            for level in range(1, self.n_levels + 1)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **super().to_json(),
+            "factors": list(self.factors),
+            "n_levels": self.n_levels,
+            "method": self.method,
+            "missing": self.missing,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> OverviewEntry:
+        return cls.read(
+            document,
+            factors=tuple(document["factors"]),
+            n_levels=document["n_levels"],
+            method=str(document["method"]),
+            missing=str(document["missing"]),
+            sheets=tuple(map(LevelSheet.from_json, document["sheets"])),
+        )
+
+
+def checked_overviews(
+    document: Iterable[Any], arrays: Mapping[str, ArrayEntry]
+) -> tuple[OverviewEntry, ...]:
+    """Read the overviews of a snapshot from their JSON form.
+
+    Raises
+    ------
+    ValueError
+        If anything of them contradicts itself or the arrays.
+    """
+    overviews = tuple(map(OverviewEntry.from_json, document))
+    check_entries(overviews, arrays, MOST_OVERVIEWS)
+    if len({each.array for each in overviews}) < len(overviews):
+        raise ValueError("two overviews of one array")
+    return overviews
+
+
+def grid_of(entry: LevelEntry, sheet: LevelSheet, windows: Coords) -> ChunkGrid:
+    """Of the chunks of a level of a sheet."""
+    return ChunkGrid.regular(level_shape(sheet.shape, windows), entry.encoding.chunk_shape)

@@ -192,7 +192,7 @@ CHECKSUM_SCHEMA = pa.schema(
         pa.field("crc32c", pa.uint32(), nullable=False),
     ]
 )
-
+CHECKSUM_ALGORITHM = "crc32c"
 STATISTICS_SCHEMA = pa.schema(
     [pa.field("n_valid", pa.int64()), pa.field("min", pa.float64()), pa.field("max", pa.float64())]
 )

@@ -14,14 +14,17 @@ from typing import Any
 from gridref.catalog.commit import Base, Drafts, Step, following, new_id
 from gridref.catalog.document import Root, SourceUrls
 from gridref.catalog.entries import PartEntry
-from gridref.catalog.overlay_entries import (
+from gridref.catalog.sheet_entries import (
     COPIED,
+    MOST_COVERS,
     MOST_OVERLAYS,
+    MOST_OVERVIEWS,
+    Covering,
     OverlayEntry,
+    OverviewEntry,
+    Sheet,
     SheetEntry,
 )
-from gridref.catalog.overview_entries import MOST_OVERVIEWS, OverviewEntry
-from gridref.catalog.sheet_entries import MOST_COVERS, Covering, Sheet
 from gridref.catalog.writing import part_files, write_part
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray

@@ -23,7 +23,7 @@ from gridref.model.array import VirtualGroup
 from gridref.options import check_names, options_of
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.objects import KeySpace
-from gridref.serve.segments import VirtualObject
+from gridref.serve.pages import VirtualObject
 from gridref.serve.views import ViewOptions
 
 _FSSPEC_OPTIONS = (

@@ -15,8 +15,9 @@ from gridref.io.address import (
     slashed,
 )
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
-from gridref.io.collector import collector_paused
 from gridref.io.context import (
+    AtHand,
+    Layouts,
     Reads,
     Traffic,
     counted_traffic,
@@ -26,14 +27,12 @@ from gridref.io.context import (
     note_opened,
     working,
 )
-from gridref.io.faults import RetryPolicy, is_absent, status_of
+from gridref.io.faults import MAX_REQUESTS, RetryPolicy, is_absent, status_of, within_limit
 from gridref.io.identity import Buffer, Coverage, RangeFetcher, checksum_of, coverage_of, crc32c_of
 from gridref.io.local import read_file, refuse_names_alike
 from gridref.io.pool import IdentityCheck, SourcePool
-from gridref.io.prefetch import AtHand, Layouts
 from gridref.io.remote import Beginnings
-from gridref.io.requests import MAX_REQUESTS, within_limit
-from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
+from gridref.io.scan_file import ScanFile, collector_paused, describe_source, open_for_scan
 
 __all__ = [
     "MAX_REQUESTS",

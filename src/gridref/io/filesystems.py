@@ -22,7 +22,7 @@ from fsspec.utils import glob_translate
 
 from gridref.errors import InvalidRequestError, Place
 from gridref.io.credentials import MOST_REFUSALS, Answer, Credentials, refused_after_all
-from gridref.io.requests import MAX_REQUESTS
+from gridref.io.faults import MAX_REQUESTS
 from gridref.model.source_policy import SourcePolicy, split_http
 
 # HTTP sessions: which redirects are followed, and which headers go along

@@ -20,7 +20,7 @@ from gridref.io.address import is_local
 from gridref.io.ahead import in_threads
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, MergedReads, Merging, plan_reads
 from gridref.io.context import current_context, current_traffic
-from gridref.io.faults import RetryPolicy
+from gridref.io.faults import MAX_REQUESTS, RetryPolicy
 from gridref.io.identity import (
     SCAN_AGAIN,
     Buffer,
@@ -40,7 +40,6 @@ from gridref.io.local import (
     read_into,
 )
 from gridref.io.remote import RemoteFiles
-from gridref.io.requests import MAX_REQUESTS
 from gridref.model.manifest import ChunkChecksums, Source
 
 _ATTEMPTS = 3

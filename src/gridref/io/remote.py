@@ -26,15 +26,18 @@ from gridref.cache import LRU, cache_bytes
 from gridref.errors import GridrefError, Place, SourceUnavailableError
 from gridref.forks import new_lock, tell_in_children
 from gridref.io.address import absolute_url, is_local, open_filesystem, real_path
-from gridref.io.context import current_traffic, note_opened, waiting
-from gridref.io.faults import RetryPolicy, is_transient, shown, status_of, unavailable
-from gridref.io.identity import check_identity, source_of_info
-from gridref.io.prefetch import Beginning, Layouts
-from gridref.io.requests import (
+from gridref.io.context import Beginning, Layouts, current_traffic, note_opened, waiting
+from gridref.io.faults import (
     MAX_REQUESTS,
+    RetryPolicy,
+    is_transient,
     requests_in_flight,
+    shown,
+    status_of,
+    unavailable,
     within_limit,
 )
+from gridref.io.identity import check_identity, source_of_info
 from gridref.limits import limits
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy

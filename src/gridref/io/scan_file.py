@@ -4,15 +4,25 @@
 tables of catalogs) and, in `verify`, h5py read small pieces all over a file. A local file is read
 as requested. A remote file is read in aligned blocks that are kept, and the readahead doubles while
 reading is sequential.
+
+h5py holds one lock while it reads from a file object, and takes the same lock to free an object. If
+the fsspec thread that fetches the bytes collects an h5py object as garbage, the two threads wait
+for each other forever (h5py documentation, "Python file-like objects"). `collector_paused` prevents
+that. Python can pause its collector only for the whole process. Without the pause,
+``tests/integration/test_remote_garbage.py`` hangs. Only `verify` needs it, for remote HDF5 files
+that are too large to be read whole.
 """
 
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import os
+import sys
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, override
 
@@ -27,14 +37,13 @@ from gridref.errors import (
     SourceChangedError,
     SourceUnavailableError,
 )
-from gridref.forks import new_rlock
+from gridref.forks import new_lock, new_rlock
 from gridref.io.address import absolute_url, is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_reads
-from gridref.io.context import current_context, current_traffic, note_opened
+from gridref.io.context import BLOCK_BYTES, Layouts, current_context, current_traffic, note_opened
 from gridref.io.faults import RetryPolicy
 from gridref.io.identity import RangeFetcher
 from gridref.io.local import AsOnAServer, OpenFile
-from gridref.io.prefetch import BLOCK_BYTES, Layouts
 from gridref.io.remote import RemoteFiles
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
@@ -479,3 +488,41 @@ def _blocks_of(offsets: Sequence[int], lengths: Sequence[int], block_bytes: int)
     if len(numbers) == 1:
         return [int(number) for number in numbers[0]]
     return [int(n) for n in np.unique(np.concatenate(numbers))] if numbers else []
+
+
+# The garbage collector, paused while a library with a global lock waits for remote bytes
+
+_lock = new_lock()
+_n_pauses = 0
+_was_enabled = False
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause automatic garbage collection in all threads. Enter it before the lock is taken."""
+    global _n_pauses, _was_enabled  # noqa: PLW0603 - the collector is the process's
+    with _lock:
+        if _n_pauses == 0:
+            _was_enabled = gc.isenabled()
+        _n_pauses += 1
+        gc.disable()
+    try:
+        _finish_running_collection()
+        yield
+    finally:
+        with _lock:
+            _n_pauses -= 1
+            if _n_pauses == 0 and _was_enabled:
+                gc.enable()
+
+
+def _finish_running_collection() -> None:
+    """Wait until fsspec's thread has ended a collection that it may be in."""
+    fsspec: Any = sys.modules.get("fsspec.asyn")
+    loop = fsspec and fsspec.loop[0]
+    if loop is not None and loop.is_running():
+        fsspec.sync(loop, _nothing)
+
+
+async def _nothing() -> None:
+    pass

@@ -18,8 +18,7 @@ from gridref.codecs import decode_chunk, encode_chunk, gzip_from_zlib
 from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.shard import boxes_of_interval
-from gridref.serve.reader import Reader, never_absent
-from gridref.serve.segments import (
+from gridref.serve.pages import (
     DecodedRunSegment,
     DecodedSegment,
     LiteralSegment,
@@ -29,6 +28,7 @@ from gridref.serve.segments import (
     SourceSegment,
     VirtualObject,
 )
+from gridref.serve.reader import Reader, never_absent
 from gridref.serve.tasks import Buffer
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array

@@ -42,8 +42,7 @@ from gridref.errors import (
 )
 from gridref.forks import tell_in_children
 from gridref.io import MAX_REQUESTS, SourcePool, is_absent, is_local
-from gridref.io.context import current_context, working
-from gridref.io.prefetch import AtHand
+from gridref.io.context import AtHand, current_context, working
 from gridref.model.array import Overlay, VirtualArray
 from gridref.model.manifest import ChunkState, Source
 from gridref.serve.plan import (

@@ -31,6 +31,8 @@ from gridref.options import check_choices, refuses_unknown
 from gridref.serve.choosing import laid_out
 from gridref.serve.grids import (
     MANY_CHUNKS,
+    PACKAGE_CODECS,
+    SHUFFLE_CODEC,
     TINY_CHUNK_BYTES,
     direct_codec,
     direct_grid,
@@ -38,7 +40,6 @@ from gridref.serve.grids import (
     one_encoding,
     portable_grid,
 )
-from gridref.serve.known_codecs import PACKAGE_CODECS, SHUFFLE_CODEC
 from gridref.typing import Int64Array
 
 COMPRESSORS: Mapping[str, Codec] = {

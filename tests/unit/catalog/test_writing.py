@@ -15,8 +15,8 @@ import pytest
 
 from gridref.api.verify import verify
 from gridref.catalog import open_catalog
-from gridref.catalog.checking import check_catalog
 from gridref.catalog.commit import write_catalog
+from gridref.catalog.examining import check_catalog
 from gridref.catalog.folder import Journal, LocalFolder
 from gridref.errors import (
     CatalogCorruptError,

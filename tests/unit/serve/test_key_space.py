@@ -9,9 +9,9 @@ import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.serve import presence
+from gridref.serve import pages
 from gridref.serve.objects import KeySpace
-from gridref.serve.presence import keys_present
+from gridref.serve.pages import keys_present
 from gridref.serve.views import View, ViewOptions
 from gridref.testing.builders import chunked_array
 
@@ -195,7 +195,7 @@ def test_refusals_name_the_array() -> None:
 def test_listings_are_the_same_however_much_is_looked_up_at_a_time(
     monkeypatch: pytest.MonkeyPatch, at_a_time: int, view: View, shards: dict[str, int] | None
 ) -> None:
-    monkeypatch.setattr(presence, "LISTED_CHUNKS", at_a_time)
+    monkeypatch.setattr(pages, "LISTED_CHUNKS", at_a_time)
     options = ViewOptions(view, chunks={"t": 2, "x": 3}, shards=shards)
     for absent in ((), (0, 1, 5), (0, 2, 4, 6), (*range(8),)):
         space = KeySpace(VirtualGroup({"a": array(absent)}), options)

@@ -7,7 +7,7 @@ import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError, ReadError
 from gridref.model.array import VirtualGroup
-from gridref.serve.names import (
+from gridref.serve.objects import (
     IN_ADDRESSES,
     IN_ZARR,
     asked_key,

@@ -15,14 +15,14 @@ from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.manifest import Source
 from gridref.serve import object_reader
 from gridref.serve.object_reader import ObjectReader, _encoded
-from gridref.serve.reader import Reader
-from gridref.serve.segments import (
+from gridref.serve.pages import (
     LiteralSegment,
     PackedSegment,
     Segment,
     SourceSegment,
     VirtualObject,
 )
+from gridref.serve.reader import Reader
 
 FILES = {"/a": bytes(range(40)), "/b": bytes(range(100, 140))}
 A, B = map(Source, FILES)

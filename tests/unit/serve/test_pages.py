@@ -13,8 +13,13 @@ from gridref.model.array import VirtualGroup
 from gridref.model.joining import concatenate
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.objects import KeySpace
-from gridref.serve.pages import PAGE_CHUNKS, page_coords_of, page_shape, plan_page
-from gridref.serve.presence import native_references
+from gridref.serve.pages import (
+    PAGE_CHUNKS,
+    native_references,
+    page_coords_of,
+    page_shape,
+    plan_page,
+)
 from gridref.serve.views import View, ViewOptions
 from gridref.testing.builders import chunked_array
 

@@ -20,7 +20,7 @@ from gridref.model.indexing import flip, getitem
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest
 from gridref.serve.objects import KeySpace
-from gridref.serve.segments import DecodedSegment, RewrappedSegment
+from gridref.serve.pages import DecodedSegment, RewrappedSegment
 from gridref.serve.views import View, ViewOptions
 from gridref.testing.builders import chunked_array
 

@@ -46,7 +46,7 @@ from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
 from gridref.secrets import without_secrets
-from gridref.serve.segments import VirtualObject
+from gridref.serve.pages import VirtualObject
 from gridref.serve.tasks import Buffer
 from gridref.serve.views import ViewOptions
 from gridref.typing import ASGIApp, Message, Receive, Scope, Send

@@ -22,7 +22,7 @@ from gridref.faces.http.requests import (
     parse_range,
 )
 from gridref.serve.object_reader import ObjectReader
-from gridref.serve.segments import (
+from gridref.serve.pages import (
     DecodedRunSegment,
     DecodedSegment,
     LiteralSegment,

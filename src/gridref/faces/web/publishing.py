@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from gridref.api.catalog import Published, open_catalog, write_catalog
 from gridref.api.readable import reader_for
 from gridref.catalog import CatalogGroup
+from gridref.catalog.document import CatalogReport
 from gridref.catalog.folder import write_errors_told
-from gridref.catalog.kept_report import CatalogReport
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.faces.exports.stac import to_stac
@@ -33,7 +33,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.source_policy import common_folders
 from gridref.options import verb
 from gridref.secrets import shown_address
-from gridref.serve.names import IN_ADDRESSES, with_shown_names
+from gridref.serve.objects import IN_ADDRESSES, with_shown_names
 from gridref.serve.reader import Reader
 
 # The pages as files

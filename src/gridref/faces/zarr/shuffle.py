@@ -19,7 +19,7 @@ from zarr.core.array_spec import ArraySpec
 from zarr.core.common import JSON, parse_named_configuration
 
 from gridref.codecs.shuffle import unshuffle
-from gridref.serve.known_codecs import SHUFFLE_CODEC
+from gridref.serve.grids import SHUFFLE_CODEC
 
 
 @dataclass(frozen=True)

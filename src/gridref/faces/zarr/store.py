@@ -28,7 +28,7 @@ from gridref.options import verb
 from gridref.secrets import shown_address
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.objects import KeySpace
-from gridref.serve.segments import VirtualObject
+from gridref.serve.pages import VirtualObject
 from gridref.serve.views import View, ViewOptions
 
 

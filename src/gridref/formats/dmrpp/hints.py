@@ -20,7 +20,7 @@ from gridref.formats.dmrpp.storage import Places
 from gridref.formats.options import ScanOptions
 from gridref.formats.sidecars import remote_sidecar
 from gridref.io import ScanFile
-from gridref.io.prefetch import BLOCK_BYTES
+from gridref.io.context import BLOCK_BYTES
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState
 from gridref.model.scan_report import Fate, Finding

@@ -26,7 +26,7 @@ from gridref.extras import missing_package
 from gridref.formats.kerchunk.files import scan_references
 from gridref.formats.kerchunk.references import Reference, references_in
 from gridref.formats.options import ScanOptions
-from gridref.io.object_stores import registry_for, uri_of
+from gridref.io.address import registry_for, uri_of
 from gridref.model.array import VirtualGroup
 from gridref.model.grid import chunk_counts
 
