@@ -340,9 +340,11 @@ CASES = [
         shows="first",
         loses="loses the others",
     ),
-    Case(("combine/rules/gaps.py", "errors.md variable-missing"), SOME_LACK_IT, {"join": "outer"}),
     Case(
-        ("combine/rules/gaps.py", "errors.md variable-missing"),
+        ("combine/rules/packing.py", "errors.md variable-missing"), SOME_LACK_IT, {"join": "outer"}
+    ),
+    Case(
+        ("combine/rules/packing.py", "errors.md variable-missing"),
         SOME_LACK_IT,
         {"join": "inner"},
         loses="leaves the variable out of all",
@@ -372,7 +374,7 @@ CASES = [
         loses="leaves the names out",
     ),
     Case(
-        ("combine/rules/dtypes.py", "errors.md dtype-differs"),
+        ("combine/rules/packing.py", "errors.md dtype-differs"),
         OTHER_DTYPES,
         {"lossy": True},
         loses="rounds",
@@ -463,11 +465,11 @@ CASES = [
         for refused, loses in (({}, "hides the others"), ({"overlap": "keep"}, "hide the others"))
     ),
     *(
-        Case(("combine/georeference.py",), archive, {"grids": "groups"}, asked={"mosaic": True})
+        Case(("combine/mosaic.py",), archive, {"grids": "groups"}, asked={"mosaic": True})
         for archive in (OTHER_SYSTEMS, OTHER_PIXELS, OFF_THE_GRID)
     ),
     Case(
-        ("combine/georeference.py",),
+        ("combine/mosaic.py",),
         UNEVEN,
         {"concat_dim": ["x", "y"], "mosaic": None},
         asked={"mosaic": True},
@@ -496,7 +498,7 @@ _RAGGED = "integration/test_ragged_archives.py::"
 _COPYING = "integration/test_copying.py::"
 TESTED_ELSEWHERE = {
     (
-        "combine/labelled.py",
+        "api/layout/sources.py",
         "concat_dim=",
     ): "unit/combine/test_labelled.py::test_a_dimension_that_exists_cannot_be_stacked",
     (
@@ -544,7 +546,7 @@ TESTED_ELSEWHERE = {
         by="integration/test_declaring.py::test_strict_readers_raise",
     ),
     **_all(
-        "combine/rules/gaps.py",
+        "combine/rules/packing.py",
         "on_unsupported='skip'",
         by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
     ),
@@ -559,7 +561,7 @@ TESTED_ELSEWHERE = {
         by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
     ),
     **_all(
-        "combine/along.py",
+        "combine/placement.py",
         "layout=Ragged()",
         by="integration/test_archive_kinds.py::test_what_differs_beside_sweeps_is_kept_by_file",
     ),
@@ -615,7 +617,7 @@ TESTED_ELSEWHERE = {
     ),
     **{
         key: by
-        for where in ("errors.md spacing-differs", "api/layout/frequencies.py")
+        for where in ("errors.md spacing-differs", "api/layout/facts.py")
         for key, by in _all(
             where,
             "layout=Groups(frequency=True)",
@@ -627,7 +629,7 @@ TESTED_ELSEWHERE = {
     **{
         (where, "on_unsupported='skip'"): "integration/test_bad_input.py::"
         "test_what_is_corrupt_in_one_file_is_not_absent"
-        for where in ("combine/rules/gaps.py", "errors.md variable-damaged")
+        for where in ("combine/rules/packing.py", "errors.md variable-damaged")
     },
     **_all(
         "api/building.py",
@@ -665,12 +667,12 @@ TESTED_ELSEWHERE = {
         by="integration/test_layouts_found.py::test_several_layouts_are_listed_with_what_each_gives",
     ),
     **_all(
-        "api/layout/cubes.py",
+        "api/layout/layouts.py",
         "layout='by_coords'",
         by="integration/test_cubes.py::test_one_variable_a_file_is_merged",
     ),
     **_all(
-        "api/layout/cubes.py",
+        "api/layout/layouts.py",
         "layout='nested'",
         by="integration/test_virtual_mfdataset.py::test_it_does_what_xarray_does",
     ),
@@ -698,7 +700,7 @@ NO_ADVICE = {
     ("api/opening.py", "overlay="),
     ("combine/hypercube.py", "overlap='keep'"),  # what is refused, or was asked for
     ("combine/mosaic.py", "overlap='keep'"),
-    ("api/layout/cubes.py", "layout='nested'"),
+    ("api/layout/layouts.py", "layout='nested'"),
     ("api/catalog.py", "pending='raise'"),  # what was asked for
     ("api/layout/layouts.py", "frequency=True"),
     ("api/layout/layouts.py", "layout='nested'"),  # what is refused
@@ -716,7 +718,7 @@ NO_ADVICE = {
     ("api/layout/discovery.py", "concat_dim='time'"),
     ("api/layout/discovery.py", "layout=Stack('time')"),
     ("api/layout/discovery.py", "layout=Mosaic()"),
-    ("api/layout/frequencies.py", "layout=Groups('model')"),
+    ("api/layout/facts.py", "layout=Groups('model')"),
     ("api/layout/layouts.py", "concat_dim="),
     ("api/layout/layouts.py", "concat_dim='time'"),
     ("api/layout/layouts.py", "layout=Stack('time')"),

@@ -11,7 +11,7 @@ import pytest
 import tifffile
 
 import gridref
-from gridref.api.layout.names import wells_in_names
+from gridref.api.layout.plates import wells_in_names
 from gridref.errors import InvalidRequestError, LeftOutWarning, UnsupportedFeatureError
 from tests.by_name import by_name
 

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gridref.errors import InvalidRequestError
-from gridref.model import placing
+from gridref.model import joining
 from gridref.model.array import VirtualArray
-from gridref.model.joining import concatenate
-from gridref.model.placing import lay_out
+from gridref.model.joining import concatenate, lay_out
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
@@ -65,8 +64,8 @@ def test_places(laid: Any, keep_last: bool, more: int) -> None:
 def test_cells_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     array = chunked_array(np.zeros((2, 2), "u1"), (2, 2), ("y", "x"))
     corners = [(0, 0), (3, 5), (6, 9)]
-    monkeypatch.setattr(placing, "MAX_CELLS", 25)
+    monkeypatch.setattr(joining, "MAX_CELLS", 25)
     assert lay_out([array] * 3, corners, (8, 11)).shape == (8, 11)
-    monkeypatch.setattr(placing, "MAX_CELLS", 24)
+    monkeypatch.setattr(joining, "MAX_CELLS", 24)
     with pytest.raises(InvalidRequestError, match="a grid of 5 by 5 cells"):
         lay_out([array] * 3, corners, (8, 11))

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gridref.combine.rules.times import (
+from gridref.combine.rules.units import (
     NO_TIME,
     TimePart,
     factors,
@@ -19,7 +19,7 @@ from gridref.combine.rules.times import (
 )
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
-from gridref.model.times import UNIT_NS, TimeBase
+from gridref.model.conventions import UNIT_NS, TimeBase
 
 DAY_NS = 86400 * 10**9
 UNITS = sorted({int(unit) for unit in UNIT_NS.values() if unit <= DAY_NS})

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gridref.api.each_chunk import with_checksums, with_identity
-from gridref.api.layout.cubes import flat, nested_urls
-from gridref.api.layout.discovery import Resolve, laid_out_by_itself
-from gridref.api.layout.file_sets import refusing_parts_of_sets
+from gridref.api.layout.discovery import laid_out_by_itself
+from gridref.api.layout.facts import refusing_parts_of_sets
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import (
     LAYOUTS,
@@ -28,9 +27,12 @@ from gridref.api.layout.layouts import (
     Labels,
     Layout,
     Order,
+    Resolve,
     Scanned,
     as_given,
+    flat,
     layout_of,
+    nested_urls,
 )
 from gridref.api.layout.listings import with_inventory
 from gridref.api.outcomes import RunOptions, each_part, scan_here
@@ -59,7 +61,7 @@ from gridref.errors import GridrefError, InvalidRequestError, Message, Option, P
 from gridref.formats import ScanOptions, expand_files
 from gridref.io import Allow, Coverage, keeps_at_hand
 from gridref.model.array import VirtualGroup
-from gridref.model.label_ends import LabelEnds
+from gridref.model.conventions import LabelEnds
 from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
 from gridref.options import (
@@ -330,14 +332,8 @@ class Job:
 
     def combining(self, read: Read, tree: Sequence[Any] = ()) -> Combining:
         """What is said of combining besides the layout; `tree` is the nesting of the files."""
-        rules = self.rules
-
-        def by_itself(files: Sequence[tuple[str, VirtualGroup]], take_first: bool) -> Combination:
-            return laid_out_by_itself(
-                files, read, rules, take_first=take_first, resolve=self.resolve
-            )[1]
-
-        return Combining(read, rules, self.dims, self.order, by_itself, tree)
+        how = Combining(read, self.rules, self.dims, self.order, tree, self.resolve)
+        return replace(how, by_itself=partial(laid_out_by_itself, how=how))
 
     def layout_line(self, group: VirtualGroup, ends: LabelEnds) -> str:
         """How files were laid out, for people."""
@@ -353,14 +349,12 @@ class Job:
         files = list(scanned)
         if len(files) < 2 or self.way.is_asked_for(self.dims):
             return self.laid_out(files, read)
-        return self._discovered(files, read, self.rules)[1]
+        return laid_out_by_itself(files, self.combining(read), take_first=self.takes_first)[1]
 
-    def _discovered(
-        self, files: Sequence[tuple[str, VirtualGroup]], read: Read, rules: CombineOptions
-    ) -> tuple[Mapping[str, Any], Combination]:
-        """A layout that is found, and what it gives."""
-        take_first = self.layout == "first"
-        return laid_out_by_itself(files, read, rules, take_first=take_first, resolve=self.resolve)
+    @property
+    def takes_first(self) -> bool:
+        """Whether the first of several layouts that are found is taken."""
+        return self.layout == "first"
 
     @keeps_at_hand
     def combined(self, files: Files, progress: Progress | None) -> tuple[Done, Combination]:
@@ -391,7 +385,7 @@ class Job:
         if self._travels(way, len(ordered)):
             done = _combine_elsewhere(self, ordered, failures, progress)
         elif len(ordered) > 1 and not is_asked_for:
-            found, done = self._discovered(list(joined), read, how.rules)
+            found, done = laid_out_by_itself(list(joined), how, take_first=self.takes_first)
             job = self.as_found(found)
         else:
             done = way.laid_out(joined, how)

@@ -51,8 +51,8 @@ from gridref.combine.options import Read
 from gridref.combine.values import Values
 from gridref.errors import CombineError, InvalidRequestError, Message, Option, Place
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import LabelEnds
 from gridref.model.indexing import isel_group
-from gridref.model.label_ends import LabelEnds
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.secrets import without_signature
 
@@ -454,8 +454,8 @@ def found_with_more(held: Scanned, new: Scanned, job: Job, read: Read) -> Job:
     InvalidRequestError
         If there is no layout, or more than one.
     """
-    every, take_first = [*held, *new], job.layout == "first"
-    return job.as_found(laid_out_by_itself(every, read, job.rules, take_first=take_first)[0])
+    how = replace(job, resolve="lossless").combining(read)
+    return job.as_found(laid_out_by_itself([*held, *new], how, take_first=job.takes_first)[0])
 
 
 def rebuilt(

@@ -11,6 +11,7 @@ from typing import Any, Literal, overload
 
 from numpy.typing import ArrayLike, NDArray
 
+from gridref.api.layout.sources import with_labels
 from gridref.api.readable import SourceAccess, Sources, readable
 from gridref.api.units import with_converter
 from gridref.catalog import CatalogGroup
@@ -19,7 +20,6 @@ from gridref.combine import (
     combine,
     combine_mosaic,
 )
-from gridref.combine.labelled import with_labels
 from gridref.combine.mosaic import check_tolerance
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError, Message, Option

@@ -49,8 +49,7 @@ from gridref.extras import missing_package
 from gridref.io import Allow, absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
-from gridref.model.zarr_attributes import attributes_to_json
-from gridref.model.zarr_metadata import group_document
+from gridref.model.zarr_metadata import attributes_to_json, group_document
 from gridref.options import bytes_of, check_choice, check_names, verb
 from gridref.serve.conventions import with_conventions
 from gridref.serve.objects import IN_ZARR, METADATA_KEY, with_shown_names

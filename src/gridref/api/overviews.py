@@ -47,16 +47,18 @@ from gridref.catalog.written_overlays import dropped
 from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.io import is_local
 from gridref.model.array import VirtualArray
+from gridref.model.conventions import MissingValues, meant_dtype
 from gridref.model.encoding import Encoding
 from gridref.model.indexing import isel
-from gridref.model.levels import (
+from gridref.model.overlay import (
+    Box,
+    Cover,
     factors_of,
     group_of_level,
     whole_windows,
     windows_of,
+    without,
 )
-from gridref.model.missing import MissingValues, meant_dtype
-from gridref.model.overlay import Box, Cover, without
 from gridref.options import bytes_of, check_choice
 from gridref.serve.views import ArrayView
 

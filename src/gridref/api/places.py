@@ -16,8 +16,8 @@ from gridref.catalog.growth import Span
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import ENDS, LabelEnds, label_ends
 from gridref.model.indexing import isel
-from gridref.model.label_ends import ENDS, LabelEnds, label_ends
 from gridref.options import check_choice
 
 At = Literal["label", "start", "end"]

@@ -69,9 +69,9 @@ from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel
+from gridref.model.joining import boxes_of
 from gridref.model.manifest import Source
 from gridref.model.overlay import Box, Coords, Cover, common, merged, without
-from gridref.model.placing import boxes_of
 from gridref.options import bytes_of, check_choice, check_names
 from gridref.secrets import shown_address
 

@@ -16,7 +16,7 @@ from gridref.api.layout.sources import KEPT, REPLACED
 from gridref.combine.labels import ORDER_KEPT, label_text
 from gridref.errors import LeftOutWarning, Message, SkippedFilesWarning, by_reason
 from gridref.model.array import VirtualGroup
-from gridref.model.label_ends import LabelEnds
+from gridref.model.conventions import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, ScanReport
 from gridref.secrets import shown_address
 

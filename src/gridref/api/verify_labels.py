@@ -34,10 +34,9 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import UNIT_NS, is_time_like, text_of
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkState
-from gridref.model.reference_systems import text_of
-from gridref.model.times import UNIT_NS, is_time_like
 from gridref.serve.reader import Reader
 from gridref.typing import Int64Array
 

@@ -16,9 +16,8 @@ from gridref.catalog.overlays import is_current
 from gridref.catalog.sheet_entries import OverviewEntry
 from gridref.errors import Place
 from gridref.model.array import VirtualArray
-from gridref.model.levels import level_shape
-from gridref.model.missing import MissingValues, meant_dtype
-from gridref.model.overlay import Box
+from gridref.model.conventions import MissingValues, meant_dtype
+from gridref.model.overlay import Box, level_shape
 from gridref.serve.reader import Reader
 
 

@@ -81,8 +81,8 @@ from gridref.errors import (
 )
 from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
+from gridref.model.conventions import LabelEnds
 from gridref.model.grid import ChunkGrid, GridAxis
-from gridref.model.label_ends import LabelEnds
 from gridref.options import check_choice
 
 # A new catalog: tables first, the root file last, in one step

@@ -42,7 +42,7 @@ from gridref.errors import (
     Place,
 )
 from gridref.limits import beyond, limits
-from gridref.model.label_ends import ENDS, LabelEnds
+from gridref.model.conventions import ENDS, LabelEnds
 from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.typing import Int64Array

@@ -22,9 +22,8 @@ from gridref.catalog.values import (
     value_to_json,
 )
 from gridref.errors import GridrefError, InvalidRequestError, Place
-from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, check_name
+from gridref.model.array import MAX_GROUP_DEPTH, Enumeration, VirtualArray, check_name
 from gridref.model.encoding import Encoding
-from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid, GridAxis
 
 # Segments: rows of parts that hold the blocks of an array. Pure

@@ -25,9 +25,8 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
-from gridref.model.joining import same_scalar
+from gridref.model.joining import boxes_of, same_scalar
 from gridref.model.manifest import ChunkManifest
-from gridref.model.placing import boxes_of
 from gridref.typing import Int64Array
 
 # Standing arrays: placeholders for arrays of a catalog

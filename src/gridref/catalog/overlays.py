@@ -30,16 +30,13 @@ from gridref.catalog.values import attributes_from_json
 from gridref.errors import InvalidRequestError, Message, Option
 from gridref.io import is_local
 from gridref.model.array import Overlay, VirtualArray, VirtualGroup
+from gridref.model.conventions import MissingValues, geotransform, text_of
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel
-from gridref.model.levels import group_of_level, level_shape
+from gridref.model.joining import lay_out
 from gridref.model.manifest import ChunkManifest
-from gridref.model.missing import MissingValues
-from gridref.model.multiscales import CONVENTION
-from gridref.model.ome_zarr import with_coarser_levels
-from gridref.model.overlay import Cover, Stored, merged, moved
-from gridref.model.placing import lay_out
-from gridref.model.reference_systems import geotransform, text_of
+from gridref.model.ome_zarr import CONVENTION, with_coarser_levels
+from gridref.model.overlay import Cover, Stored, group_of_level, level_shape, merged, moved
 from gridref.typing import Int64Array
 
 # What a commit makes of the coverage. Pure

@@ -24,14 +24,16 @@ from gridref.catalog.entries import ArrayEntry, PartEntry
 from gridref.catalog.values import encoding_from_json, encoding_to_json
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid
-from gridref.model.levels import (
+from gridref.model.overlay import (
+    Coords,
+    Cover,
+    common,
     cover_of_level,
     factors_of,
     is_covered,
     level_shape,
     paths_of_levels,
 )
-from gridref.model.overlay import Coords, Cover, common
 
 # Sheets, and what consists of them
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gridref.combine.along import Along
 from gridref.combine.combining import (
     BATCH_GROUPS,
     CombinedPart,
@@ -14,6 +13,7 @@ from gridref.combine.hypercube import Hypercube
 from gridref.combine.instances import combine_ragged
 from gridref.combine.mosaic import combine_mosaic
 from gridref.combine.options import CombineOptions
+from gridref.combine.placement import Along
 from gridref.combine.report import (
     Combination,
     Drift,

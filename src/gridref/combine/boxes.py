@@ -18,14 +18,10 @@ from numpy.typing import NDArray
 
 from gridref.combine.columns import Column
 from gridref.model.array import VirtualArray
-from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.indexing import isel, pruned
-from gridref.model.joining import concatenate
-from gridref.model.placing import boxes_of, check_number_of_cells, lay_out
+from gridref.model.joining import boxes_of, check_number_of_cells, concatenate, lay_out
+from gridref.model.overlay import Box
 from gridref.typing import Int64Array
-
-Box = tuple[tuple[int, int], ...]
-"""Half-open spans of elements, one for each dimension."""
 
 _WHOLE = -1
 """The count of a run that is all of an input, however long that is."""
@@ -210,8 +206,7 @@ class Boxes:
 
     def shape(self, column: Column) -> list[int]:
         """The shape of the result."""
-        sizes = dict(zip(column.first.dims, column.first.shape, strict=True))
-        sizes |= dict(zip(self.dims, self.extents, strict=True))
+        sizes = column.first.sizes | dict(zip(self.dims, self.extents, strict=True))
         return [sizes[dim] for dim in column.first.dims]
 
     def held(self, column: Column) -> tuple[Int64Array, Int64Array]:
@@ -262,11 +257,9 @@ def held_spans(
     numpy.ndarray
         int64 (n, n_axes, 2), first element and the one after the last.
     """
-    held = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
-    if held.all():
+    if array.held_blocks.all():
         return np.array([[(0, array.shape[axis]) for axis in axes]], np.int64)
-    others = tuple(axis for axis in range(array.ndim) if axis not in axes)
-    held = held.any(axis=others).transpose(np.argsort(np.argsort(axes)))
+    held = _held_blocks(array, axes)
     if block_by_block:
         firsts = np.argwhere(held)
         stops = firsts + 1
@@ -278,6 +271,21 @@ def held_spans(
         np.stack([cuts[firsts[:, at]], cuts[stops[:, at]]], axis=1) for at, cuts in enumerate(lines)
     ]
     return np.stack(spans, axis=1)
+
+
+def held_along(array: VirtualArray, axes: Sequence[int]) -> NDArray[np.bool_]:
+    """Which elements along some axes an array holds anything at."""
+    held = _held_blocks(array, axes)
+    for at, axis in enumerate(axes):
+        held = np.repeat(held, array.grid.axes[axis].edges(), axis=at)
+    return held
+
+
+def _held_blocks(array: VirtualArray, axes: Sequence[int]) -> NDArray[np.bool_]:
+    """Where along some axes any block is not missing."""
+    others = tuple(axis for axis in range(array.ndim) if axis not in axes)
+    held: NDArray[np.bool_] = array.held_blocks.any(axis=others)
+    return held.transpose(np.argsort(np.argsort(axes)))
 
 
 def lay(

@@ -12,18 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gridref.combine.along import Along
 from gridref.combine.columns import Notes
 from gridref.combine.level import Inherited, combine_level
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.placement import Placement, Task
+from gridref.combine.placement import Along, Placement, Task
 from gridref.combine.report import Combination, grouped, merged_reports
 from gridref.combine.rules.dimensions import shared_lengths
-from gridref.combine.rules.gaps import note_damaged
+from gridref.combine.rules.packing import note_damaged
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualGroup
-from gridref.model.label_ends import LabelEnds, label_ends
+from gridref.model.conventions import LabelEnds, label_ends
 from gridref.model.scan_report import ScanReport
 from gridref.options import near_names
 
@@ -37,15 +36,7 @@ def combine_batch(
     read: Read | None,
     options: CombineOptions,
 ) -> Combination:
-    """Combine groups that are all in memory.
-
-    Parameters
-    ----------
-    groups, read, options
-        As for `gridref.combine.combine`.
-    unnamed
-        Names for groups that do not know their file.
-    """
+    """Combine groups that are all in memory; `unnamed` names those that do not know their file."""
     notes = Notes(options, groups, unnamed)
     note_damaged(notes)
     stacking = placement.each_may_be_new or is_new(groups, placement.growing)
@@ -198,15 +189,8 @@ def combine_part(
     ----------
     groups
         At least one.
-    placement, read, options
-        As for `combine`.
     number
         How many inputs there are before, for names of those that do not know their file.
-
-    Raises
-    ------
-    InvalidRequestError
-        For no dimension.
     """
     placement = _placement_of(placement)
     names = _names(number, len(groups))
@@ -222,13 +206,7 @@ def combine_parts(
     read: Read | None = None,
     options: CombineOptions | None = None,
 ) -> Combination:
-    """Combine what `combine_part` made of all inputs, in their order: the result is `combine`'s.
-
-    Raises
-    ------
-    InvalidRequestError
-        For no inputs, or no dimension.
-    """
+    """Combine what `combine_part` made of all inputs, in their order: the result is `combine`'s."""
     placement = _placement_of(placement)
     rules = options or CombineOptions()
     some = partial(combine_batch, placement=placement, read=read, options=rules)

@@ -19,14 +19,17 @@ from gridref.combine.columns import Column, Notes
 from gridref.combine.labels import Places, comparable_labels, fall, find_places, united
 from gridref.combine.options import CombineOptions
 from gridref.combine.placement import Lengths, Placement, Task
-from gridref.combine.rules.gaps import with_padding
-from gridref.combine.rules.indices import counts_along, refuse_moved
-from gridref.combine.rules.packing import Packing, unpack_all
-from gridref.combine.rules.single import contradicting_files, repeated_along
+from gridref.combine.rules.dimensions import (
+    contradicting_files,
+    counts_along,
+    refuse_moved,
+    repeated_along,
+)
+from gridref.combine.rules.packing import Packing, unpack_all, with_padding
 from gridref.combine.values import Values, same_values
 from gridref.errors import InvalidRequestError, Message, Option
 from gridref.model.array import VirtualArray
-from gridref.model.reference_systems import referred_names
+from gridref.model.conventions import referred_names
 
 _N_SHOWN = 4
 """Holes that a report lists one by one."""
@@ -60,7 +63,6 @@ class Hypercube(Placement):
     in_batches = False
 
     def check(self, rules: CombineOptions) -> None:
-        """Refuse to keep labels that repeat."""
         if rules.overlap == "keep":
             raise InvalidRequestError(
                 Message(
@@ -73,15 +75,12 @@ class Hypercube(Placement):
 
     @property
     def repeats(self) -> bool:
-        """Always."""
         return True
 
     def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
-        """All of them."""
         return self.growing
 
     def order_of_files(self, columns: Mapping[str, Column], task: Task) -> Sequence[int]:
-        """The inputs in the order of their labels along each dimension."""
         places = []
         for dim in self.growing:
             labels = comparable_labels(columns[dim], task.values) if dim in columns else None
@@ -282,7 +281,6 @@ class Hypercube(Placement):
         return ", ".join(self.labels[dim].text(*span) for dim, span in zip(dims, box, strict=True))
 
     def known(self, column: Column, runs: Mapping[str, Runs]) -> VirtualArray | None:
-        """The coordinates of the dimensions."""
         is_coordinate = self._is_coordinate(column, runs)
         return self.labels[column.name].coordinate if is_coordinate else None
 

@@ -15,19 +15,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gridref.combine.along import Along
 from gridref.combine.boxes import Runs
 from gridref.combine.columns import Column, source_name
 from gridref.combine.combining import combine
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.placement import Lengths, Placement, Task
+from gridref.combine.placement import Along, Lengths, Placement, Task
 from gridref.combine.report import Combination, DriftReport, grouped
-from gridref.combine.rules.single import repeated_along
+from gridref.combine.rules.dimensions import repeated_along
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Message, Option, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import referred_names, text_of
 from gridref.model.indexing import isel_group
-from gridref.model.reference_systems import referred_names, text_of
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
 
 # Detection of files whose data differ in length
@@ -281,9 +280,7 @@ def _feature(group: VirtualGroup) -> str:
 
 def _lengths(group: VirtualGroup) -> dict[str, int]:
     return {
-        dim: length
-        for array in group.all_arrays().values()
-        for dim, length in zip(array.dims, array.shape, strict=True)
+        dim: length for array in group.all_arrays().values() for dim, length in array.sizes.items()
     }
 
 
@@ -305,7 +302,6 @@ class Padded(Placement):
     pads: bool = True
 
     def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
-        """That of instances."""
         return self.growing[:1]
 
     def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Padded:
@@ -355,18 +351,11 @@ def combine_ragged(
     groups
         The inputs, in order. An iterator is taken in batches, and no input is kept once it is known
         what differs.
-    samples
-        Dimensions whose lengths differ. By default what the first input says, by
-        ``sample_dimension`` or ``instance_dimension`` attributes; else those that have different
-        lengths in two inputs; else the unlimited ones.
-    instance
-        Dimension that counts the inputs. By default the first input's, or what its ``featureType``
-        says.
+    samples, instance
+        As for `find_instances`.
     padded
         Whether each instance gets a row, as long as the longest; else all samples are one after the
         other, and ``row_size`` has the number of each instance's.
-    read, options
-        As for `gridref.combine.combine`.
 
     Raises
     ------

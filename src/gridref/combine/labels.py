@@ -22,7 +22,7 @@ from gridref.combine.rules.packing import Packing
 from gridref.combine.values import Values
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray
-from gridref.model.times import DAY_NS, TimeBase, is_time_like
+from gridref.model.conventions import DAY_NS, TimeBase, is_time_like
 from gridref.typing import Int64Array
 
 # Order of labels that overlap, repeat, leave gaps or are out of order

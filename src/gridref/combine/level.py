@@ -16,29 +16,32 @@ import numpy as np
 from gridref.combine.boxes import lay
 from gridref.combine.columns import Column, Notes, columns_of
 from gridref.combine.placement import Lengths, Task
-from gridref.combine.rules.attributes import combine_attributes
+from gridref.combine.rules.attributes import (
+    as_coordinates,
+    combine_attributes,
+    with_told_names,
+    without_names,
+)
 from gridref.combine.rules.dimensions import (
     align_dimensions,
     extents_agree,
     find_flips,
     flip_files,
     lengths_along,
+    repeated_along,
+    shift_indices,
+    stacked_attributes,
+    static_array,
 )
-from gridref.combine.rules.dtypes import resolve_dtype
 from gridref.combine.rules.flags import resolve_flags
-from gridref.combine.rules.gaps import lacking_files
-from gridref.combine.rules.indices import shift_indices
 from gridref.combine.rules.joined_labels import (
     LabelPositions,
     advice_for_labels,
     align_labels,
     find_label_positions,
 )
-from gridref.combine.rules.packing import Packing, resolve_packing
-from gridref.combine.rules.single import repeated_along, stacked_attributes, static_array
-from gridref.combine.rules.times import resolve_times
-from gridref.combine.rules.units import resolve_units
-from gridref.combine.telling_attributes import as_coordinates, with_told_names, without_names
+from gridref.combine.rules.packing import Packing, lacking_files, resolve_dtype, resolve_packing
+from gridref.combine.rules.units import resolve_times, resolve_units
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.joining import cast_scalar, compacted, same_scalar
@@ -286,7 +289,7 @@ def _check_sizes(arrays: Mapping[str, VirtualArray], path: str, task: Task) -> N
         sizes: dict[int, list[str]] = {}
         for name, array in arrays.items():
             if dim in array.dims:
-                sizes.setdefault(array.shape[array.dims.index(dim)], []).append(name)
+                sizes.setdefault(array.sizes[dim], []).append(name)
         if len(sizes) > 1:
             shown = "; ".join(
                 f"{extent} of {', '.join(names[:3])}" for extent, names in sizes.items()
@@ -303,18 +306,20 @@ def combine_level(
 ) -> tuple[VirtualGroup, Mapping[str, Column], Task, Inherited]:
     """Combine the groups at one path, without those below.
 
-    Parameters
-    ----------
-    task, inherited
-        As for `combine_columns`.
-
     Returns
     -------
     tuple
         The group; its variables in the inputs, with new dimensions; the task and what is inherited,
         for the groups below.
     """
-    columns, told = as_coordinates(groups, columns_of(groups, path), path, task)
+    columns, told = as_coordinates(
+        groups,
+        columns_of(groups, path),
+        path,
+        growing=task.growing,
+        has_place=lambda column: task.placement.dims_of_files(column, task),
+        notes=task.notes,
+    )
     wide = task.placement.with_new_dims(columns, task.notes)
     arrays, here, passed = combine_columns(wide, path, task, inherited)
     cases = [

@@ -16,41 +16,303 @@ https://github.com/zarr-conventions/multiscales).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.combine.boxes import Runs, held_spans
+from gridref.combine.boxes import Cells, Runs, held_spans
 from gridref.combine.columns import Column, Notes, source_name, value_keys
 from gridref.combine.combining import fold
-from gridref.combine.georeference import (
-    Misfit,
-    Raster,
-    mapping_name,
-    misfit,
-    overlaps,
-    place_rasters,
-    plane_dims,
-    read_raster,
-    side_by_side,
-)
-from gridref.combine.grids import by_grid
 from gridref.combine.labels import REPEATING, repeating_files, united
 from gridref.combine.level import Inherited, combine_level, with_attributes
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.placement import Lengths, Placement, Task
 from gridref.combine.report import Combination, Drift, grouped, in_groups
-from gridref.combine.rules.gaps import note_damaged
-from gridref.combine.rules.single import contradicting_files, repeated_along, stacked_attributes
+from gridref.combine.rules.dimensions import contradicting_files, repeated_along, stacked_attributes
+from gridref.combine.rules.packing import note_damaged
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.conventions import authority_code, direction, geotransform, wkt_of
 from gridref.model.scan_report import LEFT_OUT, ScanReport
 from gridref.typing import Int64Array
+
+# Places of inputs on the pixels of the first one, from the ``GeoTransform`` of a grid mapping (in
+# GDAL's order: x origin, x step along columns, x step along rows, y origin, y step along columns,
+# y step along rows) or from labels
+
+GRID_MAPPING = "spatial_ref"
+"""Usual name of the variable whose attributes say where pixels are."""
+
+_SAME_PIXEL = 0.25
+"""How far, in pixels, coordinates may be off a transform that means the same pixels."""
+_EVEN = 0.05
+"""How far, in pixels, evenly spaced coordinates may be off their places, by rounding."""
+
+
+@dataclass(frozen=True)
+class Raster:
+    """What an input says about its pixels.
+
+    Attributes
+    ----------
+    x0, y0
+        Outer corner of the first pixel, in the units of the coordinate reference system.
+    dx, dy
+        From a column, and a row, to the next.
+    n_rows, n_columns
+        Extent in pixels.
+    crs
+        Coordinate reference system, as WKT.
+    labels
+        Labels along dimensions beside rows and columns; inputs of different labels do not overlap.
+    by_labels
+        Whether this is what its coordinates say, and not a ``GeoTransform``.
+    number
+        The same for all that one input holds.
+    """
+
+    name: str
+    x0: float
+    dx: float
+    y0: float
+    dy: float
+    n_rows: int
+    n_columns: int
+    crs: str
+    labels: tuple[Any, ...] = (None,)
+    by_labels: bool = False
+    number: int = 0
+
+    @property
+    def transform(self) -> str:
+        """The ``GeoTransform``."""
+        return " ".join(repr(float(n)) for n in (self.x0, self.dx, 0, self.y0, 0, self.dy))
+
+    def moved(self, rows: int, columns: int) -> Raster:
+        """The raster that begins so many rows and columns further."""
+        return replace(self, x0=self.x0 + columns * self.dx, y0=self.y0 + rows * self.dy)
+
+
+def mapping_name(group: VirtualGroup, x: str, y: str) -> str:
+    """Name of the grid mapping of the arrays with both dimensions."""
+    for array in group.arrays.values():
+        named = array.attrs.get("grid_mapping")
+        if {x, y} <= {*array.dims} and isinstance(named, str) and named in group.arrays:
+            return named
+    return GRID_MAPPING
+
+
+def plane_dims(group: VirtualGroup, x: str, y: str) -> tuple[str, str]:
+    """What a group calls columns and rows, where not as asked for."""
+    if any({x, y} <= {*array.dims} for array in group.arrays.values()):
+        return x, y
+    index = {n: direction(a.attrs) for n, a in group.arrays.items() if a.dims == (n,)}
+    found = {way: name for name, way in reversed(index.items())}
+    return found.get("x", x), found.get("y", y)
+
+
+def read_raster(
+    group: VirtualGroup, name: str, x: str, y: str, values: Values | None = None
+) -> Raster | Problem:
+    """Read the georeference of an input, along the dimensions `x` and `y`.
+
+    Where its coordinates are at other places than its ``GeoTransform`` says, or there is none, the
+    coordinates count: GDAL writes the rows of NetCDF files from south to north under a transform
+    that goes the other way.
+    """
+    shape = next(
+        (
+            (array.sizes[y], array.sizes[x])
+            for array in group.arrays.values()
+            if x in array.dims and y in array.dims
+        ),
+        None,
+    )
+    mapping = group.arrays.get(mapping_name(group, x, y))
+    attrs = {} if mapping is None else mapping.attrs
+    numbers = geotransform(attrs)
+    labels = [_ends(group.arrays.get(dim), values) for dim in (x, y)]
+    crs = wkt_of(attrs)
+    if shape is not None and numbers is not None:
+        x0, dx, skew_x, y0, skew_y, dy = numbers
+        raster = Raster(name, x0, dx, y0, dy, shape[0], shape[1], crs)
+        if skew_x or skew_y or not dx or not dy:
+            return Problem("rotated", "its pixels are rotated against the axes; warp it first")
+        if None in labels or _agree(raster, labels):
+            return raster
+    if shape is None or None in labels:
+        message = f"it has no variable along {y} and {x} with a georeference"
+        inside = [
+            own
+            for own, part in group.groups.items()
+            if any({x, y} <= {*array.dims} for array in part.arrays.values())
+        ]
+        if inside:
+            message += (
+                f", its groups have ({', '.join(inside[:3])}): give the files of their images"
+            )
+        return Problem("not-georeferenced", message)
+    return _of_labels(group, name, (x, y), values, crs)
+
+
+def _ends(array: VirtualArray | None, values: Values | None) -> tuple[float, float] | None:
+    """The first and last label of an axis with several; None if they are unknown."""
+    if array is None or values is None or array.ndim != 1 or array.dtype.kind not in "iuf":
+        return None
+    if array.shape[0] < 2 or not values.available(array):
+        return None
+    held = values.of(array)
+    return float(held[0]), float(held[-1])
+
+
+def _agree(raster: Raster, labels: Sequence[tuple[float, float] | None]) -> bool:
+    """Whether labels are on the centres of a raster's pixels."""
+    axes = (
+        (raster.x0, raster.dx, raster.n_columns),
+        (raster.y0, raster.dy, raster.n_rows),
+    )
+    return all(
+        abs(first - (start + 0.5 * step)) <= _SAME_PIXEL * abs(step)
+        and abs(last - (start + (n - 0.5) * step)) <= _SAME_PIXEL * abs(step)
+        for (start, step, n), (first, last) in zip(axes, filter(None, labels), strict=True)
+    )
+
+
+def _of_labels(
+    group: VirtualGroup, name: str, dims: tuple[str, str], values: Values | None, crs: str
+) -> Raster | Problem:
+    """The position of an input by its labels, which have to be evenly spaced."""
+    starts, steps, counts = [], [], []
+    for dim in dims:
+        assert values is not None
+        labels = values.of(group.arrays[dim]).astype(np.float64)
+        step = float(labels[-1] - labels[0]) / (len(labels) - 1)
+        off = np.abs(labels - (labels[0] + step * np.arange(len(labels)))).max()
+        if not step or not off <= _EVEN * abs(step):
+            message = Message(
+                f"its labels along {dim!r} are not evenly spaced: they deviate by up to"
+                f" {off / abs(step) if step else np.inf:.3g} pixels; combine the files by their "
+                "labels instead (",
+                Option("concat_dim", [dims[1], dims[0]]),
+                ")",
+            )
+            return Problem("off-grid", message)
+        starts.append(float(labels[0]) - 0.5 * step)
+        steps.append(step)
+        counts.append(len(labels))
+    (x0, y0), (dx, dy), (n_columns, n_rows) = starts, steps, counts
+    return Raster(name, x0, dx, y0, dy, n_rows, n_columns, crs, by_labels=True)
+
+
+def misfit(first: Raster, raster: Raster, tolerance: float) -> Problem | None:
+    """Why a raster does not fit the first one's pixels; None if it does.
+
+    Parameters
+    ----------
+    tolerance
+        How far pixels may be off each other, in pixels.
+    """
+    if raster.crs != first.crs:
+        message = Message(
+            f"its coordinate reference system is {_crs_name(raster.crs)}; "
+            f"{first.name} has {_crs_name(first.crs)}; ",
+            Option("grids", "groups"),
+            " gives each a group",
+        )
+        return Problem("crs-differs", message)
+    drift_x = abs(raster.dx / first.dx - 1) * raster.n_columns
+    drift_y = abs(raster.dy / first.dy - 1) * raster.n_rows
+    if max(drift_x, drift_y) > tolerance:
+        message = Message(
+            f"its pixels are {raster.dx:.12g} by {raster.dy:.12g}, those of "
+            f"{first.name} {first.dx:.12g} by {first.dy:.12g}: over its extent that "
+            f"is {max(drift_x, drift_y):.3g} pixels; ",
+            Option("grids", "groups"),
+            " gives each a group",
+        )
+        return Problem("resolution-differs", message)
+    row, column = _offset(first, raster)
+    off_row, off_column = abs(row - round(row)), abs(column - round(column))
+    if max(off_row, off_column) > tolerance:
+        message = Message(
+            f"it is {off_column:.3g} columns and {off_row:.3g} rows off the pixels of "
+            f"{first.name}; the tolerance is {tolerance:g}; ",
+            Option("grids", "groups"),
+            " gives each grid a group",
+        )
+        return Problem("off-grid", message)
+    return None
+
+
+def _crs_name(wkt: str) -> str:
+    """The name in a WKT: what stands between its first quotes."""
+    parts = wkt.split('"', 2)
+    return repr(parts[1]) if len(parts) > 1 else "unknown"
+
+
+def _offset(first: Raster, raster: Raster) -> tuple[float, float]:
+    """Rows and columns from the first raster's corner to another one's."""
+    return (raster.y0 - first.y0) / first.dy, (raster.x0 - first.x0) / first.dx
+
+
+def place_rasters(first: Raster, rasters: Sequence[Raster]) -> tuple[Int64Array, tuple[int, int]]:
+    """Rows and columns of rasters, counted from the outermost pixel of all.
+
+    Returns
+    -------
+    tuple
+        int64 (n, 2, 2): the first row and the one after the last, and these of columns; and the row
+        and column of that outermost pixel on the first one's grid.
+    """
+    offsets = [_offset(first, raster) for raster in rasters]
+    starts = np.array([(round(row), round(column)) for row, column in offsets], np.int64)
+    sizes = np.array([(raster.n_rows, raster.n_columns) for raster in rasters], np.int64)
+    top, left = map(int, starts.min(axis=0))
+    starts -= (top, left)
+    return np.stack([starts, starts + sizes], axis=2), (top, left)
+
+
+def side_by_side(spans: Int64Array) -> Int64Array:
+    """Rasters of the same sizes that share nothing, in one row."""
+    sizes = spans[..., 1] - spans[..., 0]
+    stops = np.stack([sizes[:, 0], np.cumsum(sizes[:, 1])], axis=1)
+    return np.stack([stops - sizes, stops], axis=2)
+
+
+def overlaps(spans: Int64Array, inputs: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """Rasters that share pixels with an earlier one, of another input.
+
+    Rows 0..4 and 3..7 share row 3: their edges are the lines 0, 3, 4, 7, the first takes the cells
+    0..3 and 3..4, the second finds the cell 3..4 taken.
+
+    Parameters
+    ----------
+    spans
+        As `place_rasters` gives them.
+
+    Returns
+    -------
+    list of tuple
+        Number of the raster, that of an earlier one, and how many rows and columns they share.
+
+    Raises
+    ------
+    InvalidRequestError
+        If edges make too many cells to look at.
+    """
+    cells = Cells.of(spans, np.array(inputs), spans[..., 1].max(axis=0).tolist())
+    found = []
+    for number, other in cells.clashes:
+        both = spans[[number, other]]
+        shared = both[..., 1].min(axis=0) - both[..., 0].max(axis=0)
+        found.append((number, other, int(shared[0]), int(shared[1])))
+    return found
+
 
 # Pixels that an input holds, where it is a mosaic with holes
 
@@ -80,7 +342,7 @@ def held_rasters(
         Whether inputs hold different variables, each on its own pixels.
     """
     laid = {name: array for name, array in arrays.items() if {*plane} <= {*array.dims}}
-    if all((array.blocks.encoding != MISSING_BLOCK).all() for array in laid.values()):
+    if all(array.held_blocks.all() for array in laid.values()):
         names = [*laid] if merges else [""]
         return [replace(raster, labels=tuple(itertools.product(*labels.values(), names)))]
     found = []
@@ -265,44 +527,18 @@ def combine_mosaic(
 ) -> Combination:
     """Lay georeferenced groups, and their overviews, on one grid; report what differed.
 
-    With `stack` there is a grid for each label, like a date, and inputs of one label are beside
-    each other. What no input holds at a label is missing there.
-
     An overview is left out, and the report says why, where some input has none or those of the
     inputs do not fit on one grid. Other groups below the inputs are left out, too.
 
     Parameters
     ----------
-    groups
-        The inputs, each with a ``spatial_ref``. An iterator is taken in batches, and no input is
-        kept.
-    x, y
-        Names of the dimensions.
-    tolerance
-        How far, in pixels, an input may be off the grid of the first one.
-    grids
-        Inputs of several coordinate reference systems, resolutions or pixel grids: ``"one"`` makes
-        them a problem, ``"groups"`` lays out those of each grid in a group of its own. It keeps all
-        inputs in memory.
+    x, y, tolerance, grids
+        As for `gridref.Mosaic`; groups for several grids keep all inputs in memory.
     stack
-        Dimensions besides rows and columns. Each input has its labels as variables of these names
-        (see `gridref.combine.labelled.with_label`). Labels are sorted, and new dimensions are
-        first.
+        Dimensions besides rows and columns, with a grid for each label. Each input has its labels
+        as variables of these names. Labels are sorted, and new dimensions are first.
     merge
         Whether inputs hold different variables, which are merged.
-    read
-        Reads values of an array, as for `gridref.combine.combine`.
-    options
-        How drift is resolved. Pixels that several inputs hold are an overlap: ``"raise"`` makes
-        them a problem, ``"first"`` and ``"last"`` show the first or last input.
-
-    Returns
-    -------
-    Combination
-        Every variable with both dimensions, as a mosaic; new coordinates; variables without the
-        dimensions. Problems are inputs without georeferencing or rotated, that differ in
-        coordinate reference system or resolution, are off the grid, or overlap; and drift that no
-        rule resolves.
 
     Raises
     ------
@@ -322,7 +558,7 @@ def combine_mosaic(
         return laid(groups)
     values = Values(read)
 
-    def place(group: VirtualGroup) -> Raster | Misfit:
+    def place(group: VirtualGroup) -> Raster | Problem:
         return read_raster(group, "", *plane_dims(group, x, y), values)
 
     parts = by_grid(groups, place, tolerance)
@@ -629,3 +865,71 @@ def _with_labels(
         own = values.of(array)
         labels[starts[file] : starts[file] + len(own)] = own
     return labels
+
+
+# Inputs of several pixel grids: each gets a mosaic in a group of its own
+
+
+def by_grid(
+    groups: Iterable[VirtualGroup],
+    place: Callable[[VirtualGroup], Raster | Problem],
+    tolerance: float,
+) -> dict[str, list[VirtualGroup]]:
+    """Group inputs by pixel grid, under a distinct name for each grid.
+
+    Parameters
+    ----------
+    place
+        Gives the position of an input. Inputs without a position stay with the first grid.
+    tolerance
+        How far, in pixels, an input may be off the grid of the first one on it.
+
+    Returns
+    -------
+    dict
+        The only name is empty where all are on one grid.
+    """
+    firsts: list[Raster] = []
+    parts: list[list[VirtualGroup]] = []
+    unplaced: list[VirtualGroup] = []
+    for group in groups:
+        raster = place(group)
+        if isinstance(raster, Problem):
+            unplaced.append(group)
+            continue
+        number = next(
+            (k for k, first in enumerate(firsts) if misfit(first, raster, tolerance) is None), None
+        )
+        if number is None:
+            number = len(firsts)
+            firsts.append(raster)
+            parts.append([])
+        parts[number].append(group)
+    if not parts and not unplaced:
+        raise InvalidRequestError("nothing to combine: no inputs")
+    if not parts:
+        return {"": unplaced}
+    parts[0].extend(unplaced)
+    return dict(zip(_names(firsts), parts, strict=True))
+
+
+def _names(firsts: Sequence[Raster]) -> list[str]:
+    """Names of grids: by reference system and by resolution, where there are several of them."""
+    if len(firsts) == 1:
+        return [""]
+    systems = list(dict.fromkeys(raster.crs for raster in firsts))
+    steps = {(raster.dx, raster.dy) for raster in firsts}
+    names: list[str] = []
+    seen: Counter[str] = Counter()
+    for raster in firsts:
+        words = [_system(raster.crs, systems)] if len(systems) > 1 else []
+        words += [f"{abs(raster.dx):g}"] if len(steps) > 1 else []
+        name = "_".join(words or ["grid"])
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return names
+
+
+def _system(wkt: str, systems: Sequence[str]) -> str:
+    code = authority_code(wkt)
+    return "_".join(code).lower() if code else f"crs_{systems.index(wkt) + 1}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from gridref.errors import CombineError, Problem
 from gridref.model.array import VirtualGroup
-from gridref.model.label_ends import LabelEnds
+from gridref.model.conventions import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, Finding, ScanReport, html_of
 from gridref.secrets import shown_address
 
@@ -144,6 +144,22 @@ class DriftReport:
     def of_cause(self, cause: str) -> tuple[Drift, ...]:
         """The drifts of one cause."""
         return tuple(drift for drift in self.drifts if drift.cause == cause)
+
+    def with_noted(
+        self, noted: Mapping[tuple[str, str, str], Mapping[str, Sequence[str]]]
+    ) -> DriftReport:
+        """The report with drifts noted before: by cause, variable and resolution files by value."""
+        numbers = {file: number for number, file in enumerate(self.files)}
+        drifts = [
+            Drift.of(
+                cause,
+                variable,
+                {v: [numbers[f] for f in files if f in numbers] for v, files in said.items()},
+                resolution,
+            )
+            for (cause, variable, resolution), said in noted.items()
+        ]
+        return replace(self, drifts=(*drifts, *self.drifts))
 
     @property
     def left_out(self) -> tuple[Drift, ...]:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from gridref.errors import GridrefError
 from gridref.io import AtHand, ScanFile, current_context
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import referred_names
 from gridref.model.encoding import EdgePolicy
 from gridref.model.manifest import ChunkManifest, ChunkState, RunManifest
-from gridref.model.reference_systems import referred_names
 
 _RANGE = ChunkState.RANGE
 _MOST_BYTES, _MOST_CHUNKS = 64 * 2**10, 16

@@ -24,13 +24,46 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError
 from gridref.model.blocks import MISSING_BLOCK, AxisTable, BlockSource, BlockTable, common_along
 from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
-from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
 from gridref.model.overlay import Cover, Stored
 from gridref.model.scan_report import ScanReport, html_of
 from gridref.options import check_names, near_names
 from gridref.typing import Int64Array
+
+CF_FLAGS = ("flag_values", "flag_meanings")
+"""Attributes that name integers (CF conventions, section 3.5)."""
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """A named enumeration of the values of an array.
+
+    Attributes
+    ----------
+    name
+        Name of the type in its file.
+    members
+        Name and number of each member.
+    own_flags
+        Whether the file itself has the names as the CF attributes ``flag_values`` and
+        ``flag_meanings``. Otherwise they are made from the members, for readers without
+        enumerations.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it has no name, or two members with one name.
+    """
+
+    name: str
+    members: tuple[tuple[str, int], ...]
+    own_flags: bool = False
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.members]
+        if not self.name or len(set(names)) < len(names):
+            raise InvalidRequestError(f"an enumeration {self.name!r} of the members {names}")
 
 
 class ArrayAccess(Protocol):
@@ -204,6 +237,11 @@ class VirtualArray:
         return self.grid.ndim
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Length of each dimension, by name."""
+        return dict(zip(self.dims, self.shape, strict=True))
+
+    @property
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
@@ -247,6 +285,11 @@ class VirtualArray:
         result[~missing] = shapes[self.blocks.encoding[~missing]]
         return result
 
+    @property
+    def held_blocks(self) -> NDArray[np.bool_]:
+        """Which blocks are not missing, in the shape of the outer grid."""
+        return np.not_equal(self.blocks.encoding, MISSING_BLOCK).reshape(self.grid.grid_shape)
+
     def block_shapes(self) -> Int64Array:
         """int64 (n_blocks, ndim), shape of each block."""
         edges = np.meshgrid(*(axis.edges() for axis in self.grid.axes), indexing="ij")
@@ -282,7 +325,7 @@ class VirtualArray:
         everything.
         """
         tables = []
-        present = (self.blocks.encoding != MISSING_BLOCK).reshape(self.grid.grid_shape)
+        present = self.held_blocks
         for axis in range(self.ndim):
             columns = []
             for values in (self.stored_chunk_shapes, self.blocks.origin, self.blocks.step):

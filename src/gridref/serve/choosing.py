@@ -20,8 +20,8 @@ import numpy as np
 from gridref.errors import NotRepresentableError
 from gridref.model.array import Overlay, VirtualArray
 from gridref.model.indexing import isel
+from gridref.model.joining import lay_out
 from gridref.model.overlay import Box, Stored, common, without
-from gridref.model.placing import lay_out
 from gridref.model.projection import AxisSelection, Progression
 from gridref.typing import Int64Array
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gridref.model.array import VirtualGroup
-from gridref.model.reference_systems import authority_code, geotransform, text_of, wkt_of
+from gridref.model.conventions import authority_code, geotransform, text_of, wkt_of
 
 _MAPPINGS = (
     "spatial_ref",

@@ -31,8 +31,7 @@ from gridref.codecs import encode_chunk
 from gridref.errors import GridrefError, NotRepresentableError, Place
 from gridref.model.array import VirtualGroup
 from gridref.model.shard import INDEX_CODECS, IndexLocation, PackedShard, ShardLayout
-from gridref.model.zarr_attributes import attributes_to_json
-from gridref.model.zarr_metadata import group_document
+from gridref.model.zarr_metadata import attributes_to_json, group_document
 from gridref.serve.pages import (
     DecodedPage,
     DecodedRunSegment,

@@ -25,8 +25,13 @@ from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
-from gridref.model.zarr_attributes import attributes_to_json
-from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, is_struct, packed_dtype
+from gridref.model.zarr_metadata import (
+    ArrayMetadata,
+    attributes_to_json,
+    data_type_to_json,
+    is_struct,
+    packed_dtype,
+)
 from gridref.options import check_choices, refuses_unknown
 from gridref.serve.choosing import laid_out
 from gridref.serve.grids import (

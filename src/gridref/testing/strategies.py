@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import Enumeration, VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking
-from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate

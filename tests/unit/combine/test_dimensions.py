@@ -1,4 +1,4 @@
-"""Dimensions of files that are written otherwise: names, orders, directions and lengths."""
+"""Dimensions of files that are written otherwise, and variables that lack the growing one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from gridref.combine import Combination, CombineOptions, combine
-from gridref.combine.rules.dimensions import _new_dims, lengths_along, shared_lengths
+from gridref.combine.rules.dimensions import (
+    _new_dims,
+    lengths_along,
+    shared_lengths,
+    stacked_attributes,
+)
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
@@ -163,7 +168,7 @@ def test_several_dimensions_that_no_input_has() -> None:
 def tile(
     column: int, level_shift: float = 0, *, overview: bool = True, value: int = 1
 ) -> VirtualGroup:
-    from gridref.combine.georeference import GRID_MAPPING
+    from gridref.combine.mosaic import GRID_MAPPING
 
     def plane(n: int, step: float, shift: float) -> dict[str, VirtualArray]:
         transform = f"{column * 40 + shift} {step} 0 0 0 {-step}"
@@ -222,3 +227,90 @@ def test_overviews_that_overlap_may_be_shown() -> None:
     first = mosaic(tile(0, value=1), tile(1, level_shift=-20, value=2), overlap="first")
     assert first.group is not None
     assert read_slowly(first.group.groups["o"].arrays["v"])[0].tolist() == [1, 1, 2]
+
+
+# Variables that lack the dimension
+
+
+def ome(*axes: str) -> dict[str, Any]:
+    kinds = {"t": "time", "c": "channel", "y": "space", "x": "space"}
+    steps = [{"type": "scale", "scale": [1.0] * len(axes)}]
+    image = {
+        "name": "image",
+        "axes": [{"name": axis, "type": kinds[axis]} for axis in axes],
+        "datasets": [{"path": "0/image", "coordinateTransformations": steps}],
+    }
+    return {"title": "x", "ome": {"version": "0.5", "multiscales": [image]}}
+
+
+@pytest.mark.parametrize("axes", ["yx", "cyx"])
+def test_time_becomes_the_first_axis(axes: str) -> None:
+    before = ome(*axes)
+    (image,) = stacked_attributes(before, "time")["ome"]["multiscales"]
+    assert image["axes"][0] == {"name": "time", "type": "time"}
+    assert [axis["name"] for axis in image["axes"][1:]] == list(axes)
+    (level,) = image["datasets"]
+    assert level["coordinateTransformations"] == [
+        {"type": "scale", "scale": [1.0] * (len(axes) + 1)}
+    ]
+    assert before == ome(*axes)
+
+
+def test_another_dimension_is_an_axis_without_type() -> None:
+    (image,) = stacked_attributes(ome("y", "x"), "slide")["ome"]["multiscales"]
+    assert image["axes"][0] == {"name": "slide"}
+
+
+@pytest.mark.parametrize(("axes", "dim"), [("tyx", "time"), ("cyx", "slide"), ("tyx", "slide")])
+def test_what_ome_zarr_does_not_know_is_left_out(axes: str, dim: str) -> None:
+    assert stacked_attributes(ome(*axes), dim) == {"title": "x"}
+
+
+def test_georeferenced_pyramids() -> None:
+    layout = [
+        {"asset": "band_data", "transform": {"scale": [1.0, 1.0], "translation": [0.0, 0.0]}},
+        {"asset": "1/band_data", "derived_from": "band_data", "transform": {"scale": [2.0, 2.0]}},
+        {"asset": "2/band_data"},
+    ]
+    found = stacked_attributes({"multiscales": {"layout": layout}}, "time")
+    assert found["multiscales"]["layout"] == [
+        {
+            "asset": "band_data",
+            "transform": {"scale": [1.0, 1.0, 1.0], "translation": [0.0, 0.0, 0.0]},
+        },
+        {
+            "asset": "1/band_data",
+            "derived_from": "band_data",
+            "transform": {"scale": [1.0, 2.0, 2.0]},
+        },
+        {"asset": "2/band_data"},
+    ]
+
+
+@pytest.mark.parametrize("strange", [5, [3], [{}], [{"axes": [], "datasets": [{}]}]])
+def test_broken_descriptions_are_left_out(strange: Any) -> None:
+    assert stacked_attributes({"ome": {"multiscales": strange}}, "time") == {}
+
+
+@pytest.mark.parametrize("strange", [5, [], {"layout": 3}, {"layout": [1, {"transform": 2}]}])
+def test_attributes_of_that_name_that_mean_something_else(strange: Any) -> None:
+    attrs = {"multiscales": strange, "ome": "a text"}
+    assert stacked_attributes(attrs, "time") == attrs
+
+
+def test_gaps_leave_doubles_beside_floats_as_they_are() -> None:
+    """Files of float32 and float64, and one that lacks the variable."""
+    single, double = (
+        VirtualGroup(
+            {
+                "t": VirtualArray.from_numpy(np.array([0.1], dtype), ("time",)),
+                "u": VirtualArray.from_numpy(np.array([1.0]), ("time",)),
+            }
+        )
+        for dtype in ("f4", "f8")
+    )
+    lacking = VirtualGroup({"u": double.arrays["u"]})
+    rules = CombineOptions(join="outer")
+    t = combine([single, double, lacking], "time", options=rules).unwrap().arrays["t"]
+    assert t.dtype == np.float64
+    np.testing.assert_array_equal(read_slowly(t), [np.float32(0.1), 0.1, np.nan])

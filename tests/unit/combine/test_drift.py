@@ -16,7 +16,7 @@ from gridref import concat
 from gridref.api.readable import reader_for
 from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.combine.combining import BATCH_GROUPS
-from gridref.combine.rules.times import INLINE_LIMIT_BYTES
+from gridref.combine.rules.units import INLINE_LIMIT_BYTES
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
@@ -898,7 +898,7 @@ def test_slices_of_combined_arrays() -> None:
 def test_large_times_stay_virtual(
     monkeypatch: pytest.MonkeyPatch, dtype: str, fill: int | None
 ) -> None:
-    monkeypatch.setattr("gridref.combine.rules.times.INLINE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("gridref.combine.rules.units.INLINE_LIMIT_BYTES", 10)
     attrs = {} if fill is None else {"_FillValue": np.dtype(dtype).type(fill)}
     parts = [
         numbers(np.array([3, -7, 5], dtype), units="seconds since 2000-01-01", **attrs),
@@ -925,7 +925,7 @@ FRACTIONS = (
 def test_large_times_that_would_round_on_reading_are_rewritten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gridref.combine.rules.times.INLINE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("gridref.combine.rules.units.INLINE_LIMIT_BYTES", 10)
     parts = [numbers(data, units=units) for data, units in FRACTIONS]
     values, _, _ = time_values(*[group(time=part) for part in parts])
     np.testing.assert_array_equal(values, expected(*parts))
@@ -934,8 +934,8 @@ def test_large_times_that_would_round_on_reading_are_rewritten(
 def test_times_too_large_to_rewrite_that_would_round_are_a_problem(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gridref.combine.rules.times.INLINE_LIMIT_BYTES", 10)
-    monkeypatch.setattr("gridref.combine.rules.times.REWRITTEN_LIMIT_BYTES", 10)
+    monkeypatch.setattr("gridref.combine.rules.units.INLINE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("gridref.combine.rules.units.REWRITTEN_LIMIT_BYTES", 10)
     parts = [numbers(data, units=units) for data, units in FRACTIONS]
     found = problems(*[group(time=part) for part in parts])
     assert set(found) == {"time-units-differ"}
@@ -968,7 +968,7 @@ def test_times_of_batches_are_exact_at_any_size(
     monkeypatch: pytest.MonkeyPatch, name: str, limit: int, with_bounds: bool
 ) -> None:
     monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 2)
-    monkeypatch.setattr("gridref.combine.rules.times.INLINE_LIMIT_BYTES", limit)
+    monkeypatch.setattr("gridref.combine.rules.units.INLINE_LIMIT_BYTES", limit)
     times = [numbers(data, units=units) for units, data in BATCHED_TIMES[name]]
     groups = [group(time=time) for time in times]
     if with_bounds:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gridref.api.layout.sources import label_values, with_label, with_labels
 from gridref.combine import Combination, CombineOptions, Hypercube, combine
-from gridref.combine.labelled import label_values, with_label, with_labels
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array

@@ -1,20 +1,46 @@
-"""Mosaics of georeferenced groups."""
+"""Mosaics of georeferenced groups: places on pixels, several grids, and labels beside them."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gridref import mosaic
-from gridref.combine import CombineOptions, combine_mosaic
-from gridref.errors import CombineError, InvalidRequestError
+from gridref.combine import (
+    Combination,
+    CombineOptions,
+    Drift,
+    DriftReport,
+    combine,
+    combine_mosaic,
+    in_groups,
+)
+from gridref.combine.mosaic import (
+    Plane,
+    Raster,
+    by_grid,
+    held_rasters,
+    labels_of,
+    mapping_name,
+    misfit,
+    overlaps,
+    place_rasters,
+    plane_dims,
+    read_raster,
+    side_by_side,
+)
+from gridref.combine.values import Values
+from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
+from gridref.model.joining import lay_out
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
@@ -391,3 +417,551 @@ def test_inputs_are_taken_one_batch_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     mosaic(stream())
     gc.collect()
     assert most <= 7
+
+
+# Places on pixels
+
+FIRST = Raster("a.tif", 100.0, 10.0, 500.0, -20.0, 4, 6, 'PROJCS["one", x]')
+
+
+def test_a_raster_that_is_moved_by_pixels() -> None:
+    moved = FIRST.moved(2, -3)
+    assert (moved.x0, moved.y0) == (70.0, 460.0)
+    assert replace(moved, x0=FIRST.x0, y0=FIRST.y0) == FIRST
+    assert FIRST.transform == "100.0 10.0 0.0 500.0 0.0 -20.0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({}, None),
+        ({"x0": 130.0, "y0": 440.0}, None),
+        ({"x0": 100.9}, None),
+        ({"x0": 101.1}, "off-grid"),
+        ({"x0": 99.1}, None),
+        ({"x0": 98.9}, "off-grid"),
+        ({"y0": 501.9}, None),
+        ({"y0": 502.1}, "off-grid"),
+        ({"dx": 10.16}, None),  # a tenth of a pixel over 6 columns
+        ({"dx": 10.17}, "resolution-differs"),
+        ({"dx": 9.84}, None),
+        ({"dx": 9.83}, "resolution-differs"),
+        ({"dy": -20.49}, None),
+        ({"dy": -20.51}, "resolution-differs"),
+        ({"dy": 20.0}, "resolution-differs"),
+        ({"crs": 'PROJCS["two", x]'}, "crs-differs"),
+        ({"crs": ""}, "crs-differs"),
+    ],
+)
+def test_what_lies_on_the_pixels_of_another_one(changes: dict[str, Any], cause: str | None) -> None:
+    found = misfit(FIRST, replace(FIRST, name="b.tif", **changes), 0.1)
+    assert (found and found.cause) == cause
+    if cause == "crs-differs" and found is not None:
+        assert "'one'" in found.message
+        assert ("'two'" if changes["crs"] else "unknown") in found.message
+
+
+def test_rasters_are_placed_from_the_outermost_pixel() -> None:
+    second = replace(FIRST, x0=80.0, y0=520.4, n_rows=2, n_columns=3)
+    third = replace(FIRST, x0=151.0, y0=440.0)
+    spans, corner = place_rasters(FIRST, [FIRST, second, third])
+    assert corner == (-1, -2)
+    assert spans.tolist() == [[[1, 5], [2, 8]], [[0, 2], [0, 3]], [[4, 8], [7, 13]]]
+
+
+def pixels(span: list[list[int]]) -> set[tuple[int, int]]:
+    return {*itertools.product(*(range(*along) for along in span))}
+
+
+def test_what_rasters_share() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n = int(rng.integers(1, 5))
+        starts, sizes = rng.integers(0, 5, (n, 2)), rng.integers(1, 4, (n, 2))
+        spans = np.stack([starts, starts + sizes], axis=2)
+        inputs = rng.integers(0, 3, n).tolist()
+        owner: dict[tuple[int, int], int] = {}
+        expected = {}
+        for number, span in enumerate(spans.tolist()):
+            held = [owner[at] for at in pixels(span) if at in owner]
+            others = [other for other in held if inputs[other] != inputs[number]]
+            if others:
+                expected[number] = {*others}
+            for at in pixels(span) - owner.keys():
+                owner[at] = number
+        found = overlaps(spans, inputs)
+        assert [number for number, *_ in found] == sorted(expected)
+        for number, other, n_rows, n_columns in found:
+            assert other in expected[number]
+            shared = pixels(spans[number].tolist()) & pixels(spans[other].tolist())
+            assert n_rows * n_columns == len(shared)
+            assert n_rows == len({row for row, _ in shared})
+
+
+def evenly(n: int, first: float, step: float, name: str, **attrs: Any) -> VirtualArray:
+    return VirtualArray.from_numpy(first + step * np.arange(n), [name], attrs=attrs)
+
+
+def group(transform: str | None, **labels: VirtualArray) -> VirtualGroup:
+    arrays: dict[str, Any] = dict(labels)
+    arrays["v"] = chunked_array(
+        np.zeros((4, 6), "u1"), (4, 6), ("y", "x"), attrs={"grid_mapping": "crs"}
+    )
+    if transform is not None:
+        arrays["crs"] = VirtualArray.from_numpy(np.array(0), [], attrs={"GeoTransform": transform})
+    return VirtualGroup(arrays)
+
+
+def read(transform: str | None, **labels: VirtualArray) -> Raster | Problem:
+    return read_raster(group(transform, **labels), "a.tif", "x", "y", Values(None))
+
+
+def centres(off_x: float = 0, off_y: float = 0, last_x: float = 0) -> dict[str, VirtualArray]:
+    """Labels of the pixels' centres, off by so many pixels."""
+    step = 10 * (1 + last_x / 5)
+    x = evenly(6, 105 + 10 * off_x, step, "x")
+    return {"x": x, "y": evenly(4, 490 - 20 * off_y, -20, "y")}
+
+
+NORTH_UP = "100 10 0 500 0 -20"
+
+
+@pytest.mark.parametrize(
+    ("labels", "by_labels"),
+    [
+        ({}, False),
+        (centres(), False),
+        (centres(0.25), False),
+        (centres(0.26), True),
+        (centres(-0.25), False),
+        (centres(-0.26), True),
+        (centres(0, 0.25), False),
+        (centres(0, 0.26), True),
+        (centres(last_x=0.24), False),
+        (centres(last_x=0.26), True),
+        ({"x": centres(3)["x"]}, False),  # labels of one axis say nothing
+        ({"x": evenly(6, 0, 10, "x"), "y": evenly(4, 0, 1, "y")}, True),
+    ],
+    ids=range(12),
+)
+def test_labels_count_where_they_say_something_else(
+    labels: dict[str, VirtualArray], by_labels: bool
+) -> None:
+    found = read(NORTH_UP, **labels)
+    assert isinstance(found, Raster)
+    assert found.by_labels == by_labels
+    assert (found.n_rows, found.n_columns) == (4, 6)
+    if not by_labels:
+        assert (found.x0, found.dx, found.y0, found.dy) == (100, 10, 500, -20)
+    else:
+        first = float(read_slowly(labels["x"])[0])
+        assert found.x0 == pytest.approx(first - found.dx / 2)
+
+
+@pytest.mark.parametrize(
+    ("transform", "cause"),
+    [
+        ("100 10 1 500 0 -20", "rotated"),
+        ("100 10 0 500 1 -20", "rotated"),
+        ("100 0 0 500 0 -20", "rotated"),
+        ("100 10 0 500 0 0", "rotated"),
+        (None, "not-georeferenced"),
+    ],
+)
+def test_what_is_no_plane_of_pixels(transform: str | None, cause: str) -> None:
+    found = read(transform)
+    assert isinstance(found, Problem)
+    assert found.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("off", "is_even"),
+    [(0.0, True), (0.049, True), (0.051, False), (-0.049, True), (-0.051, False)],
+)
+def test_labels_are_evenly_spaced_but_for_rounding(off: float, is_even: bool) -> None:
+    values = 105.0 + 10 * np.arange(6)
+    values[2] += 10 * off
+    found = read(None, x=VirtualArray.from_numpy(values, ["x"]), y=centres()["y"])
+    assert isinstance(found, Raster) == is_even
+    if isinstance(found, Raster):
+        assert (found.x0, found.dx, found.y0, found.dy) == (100, 10, 500, -20)
+    else:
+        assert found.cause == "off-grid"
+        assert "concat_dim=['y', 'x']" in found.message
+
+
+def test_labels_that_do_not_move_are_no_pixels() -> None:
+    found = read(None, x=evenly(6, 5, 0, "x"), y=centres()["y"])
+    assert isinstance(found, Problem)
+    assert found.cause == "off-grid"
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_label_tells_no_step(n: int) -> None:
+    arrays = {
+        "v": chunked_array(np.zeros((4, n), "u1"), (4, n), ("y", "x")),
+        "x": evenly(n, 105, 10, "x"),
+        "y": centres()["y"],
+    }
+    found = read_raster(VirtualGroup(arrays), "a", "x", "y", Values(None))
+    assert isinstance(found, Raster) == (n > 1)
+
+
+def test_which_grid_mapping_is_meant() -> None:
+    assert mapping_name(group(NORTH_UP), "x", "y") == "crs"
+    assert mapping_name(group(None), "x", "y") == "spatial_ref"
+    assert mapping_name(group(NORTH_UP), "x", "z") == "spatial_ref"
+
+
+def test_what_columns_and_rows_are_called() -> None:
+    assert plane_dims(group(None), "x", "y") == ("x", "y")
+    assert plane_dims(group(None), "lon", "lat") == ("lon", "lat")
+    named = {
+        "a": evenly(3, 0, 1, "a", standard_name="longitude"),
+        "b": evenly(3, 0, 1, "b", axis="Y"),
+        "two": chunked_array(np.zeros((3, 3)), (3, 3), ("b", "a"), attrs={"axis": "X"}),
+    }
+    assert plane_dims(VirtualGroup(named), "x", "y") == ("a", "b")
+    assert plane_dims(VirtualGroup({"b": named["b"]}), "x", "y") == ("x", "b")
+
+
+TRANSFORM = {"GeoTransform": "100 10 0 500 0 -20"}
+
+
+@pytest.mark.parametrize("before", [(), ("x",), ("y",), ("t",), ("t", "x")])
+def test_the_size_of_a_raster_is_that_of_an_array_with_both_axes(before: tuple[str, ...]) -> None:
+    arrays = {"crs": VirtualArray.from_numpy(np.array(0), [], attrs=TRANSFORM)}
+    sizes = {"t": 2, "y": 3, "x": 4}
+    for number, dims in enumerate([before, ("t", "x", "y")]):
+        values = np.zeros([sizes[dim] for dim in dims], "u1")
+        attrs = {"grid_mapping": "crs"} if len(dims) > 2 else {}
+        array = chunked_array(values, values.shape, dims, attrs=attrs)
+        arrays[f"v{number}"] = array
+    raster: Any = read_raster(VirtualGroup(arrays), "a.tif", "x", "y")
+    numbers = (raster.x0, raster.dx, raster.y0, raster.dy, raster.n_rows, raster.n_columns)
+    assert numbers == (100, 10, 500, -20, 3, 4)
+
+
+@pytest.mark.parametrize("step", [(2.0, -3.0), (-0.5, 0.25), (1e-3, 1e3)])
+@pytest.mark.parametrize("crs", [{}, {"GeoTransform": "7 1 0 7 0 1"}])
+def test_rasters_that_only_labels_place(step: tuple[float, float], crs: dict[str, str]) -> None:
+    """Labels are centres of pixels; where a transform says otherwise, they count."""
+    labels = [100 + dx * np.arange(n) for dx, n in zip(step, (4, 3), strict=True)]
+    arrays = {
+        "x": VirtualArray.from_numpy(labels[0], ["x"]),
+        "y": VirtualArray.from_numpy(labels[1], ["y"]),
+        "v": chunked_array(np.zeros((3, 4), "u1"), (3, 4), ("y", "x")),
+        "crs": VirtualArray.from_numpy(np.array(0), [], attrs=crs),
+    }
+    arrays["v"] = arrays["v"].with_changes(attrs={"grid_mapping": "crs"})
+    found: Any = read_raster(VirtualGroup(arrays), "a.nc", "x", "y", Values(None))
+    assert found.by_labels
+    assert (found.x0, found.dx) == pytest.approx((100 - step[0] / 2, step[0]))
+    assert (found.y0, found.dy) == pytest.approx((100 - step[1] / 2, step[1]))
+    assert (found.n_rows, found.n_columns) == (3, 4)
+    labels[0][1] += step[0] / 2
+    arrays["x"] = VirtualArray.from_numpy(labels[0], ["x"])
+    uneven: Any = read_raster(VirtualGroup(arrays), "a.nc", "x", "y", Values(None))
+    assert uneven.cause == "off-grid"
+
+
+def test_rasters_side_by_side_share_nothing() -> None:
+    spans = np.array([[[7, 10], [9, 13]], [[1, 3], [1, 6]], [[0, 6], [0, 1]]])
+    laid = side_by_side(spans).tolist()
+    assert laid == [[[0, 3], [0, 4]], [[0, 2], [4, 9]], [[0, 6], [9, 10]]]
+
+
+# Labels beside rows and columns
+
+
+def test_labels_have_places_along_each_dimension() -> None:
+    held = {"t": [np.array([5, 9]), np.array([7])], "z": [np.array(["b"]), np.array(["a"])]}
+    spans = np.array([[[0, 2], [0, 3]], [[1, 3], [0, 3]]])
+    plane = Plane.of(("y", "x"), spans, held)
+    along = {dim: [plane.runs[dim].file.tolist(), plane.runs[dim].place.tolist()] for dim in held}
+    assert along == {"t": [[0, 0, 1], [0, 2, 1]], "z": [[0, 1], [1, 0]]}
+    extents = {dim: runs.extent for dim, runs in plane.runs.items()}
+    assert extents == {"t": 3, "z": 2, "y": 3, "x": 3}
+    assert plane.growing == ("t", "z", "y", "x")
+
+
+def test_a_value_of_each_input_is_missing_where_no_input_has_its_labels() -> None:
+    tiles = []
+    for t, z, cloud in ((5, 1, 30), (7, 2, 40)):
+        whole = dated(t, 0, 1)
+        more = {"z": VirtualArray.from_numpy(np.array(z), ())}
+        more["cloud"] = VirtualArray.from_numpy(np.array(cloud, "i2"), ())
+        tiles.append(whole.with_changes(arrays={**whole.arrays, **more}))
+    done = combine_mosaic(tiles, stack=["t", "z"], read=read_slowly)
+    assert done.group is not None, done.problems
+    shown = done.group.arrays["cloud"]
+    assert shown.dims == ("t", "z")
+    np.testing.assert_array_equal(read_slowly(shown), [[30, np.nan], [np.nan, 40]])
+
+
+def dated(labels: Any, column: int, value: int, **attrs: Any) -> VirtualGroup:
+    own = np.asarray(labels)
+    dims = ("t",) * own.ndim
+    data = np.full((*own.shape, 2, 2), value, "u1")
+    mapping = {"GeoTransform": f"{column * 20} 10 0 0 0 -10"}
+    return VirtualGroup(
+        {
+            "t": VirtualArray.from_numpy(own, dims, attrs),
+            "v": chunked_array(data, data.shape, (*dims, "y", "x"), attrs={"grid_mapping": "m"}),
+            "m": VirtualArray.from_numpy(np.array(0), [], mapping),
+        }
+    )
+
+
+def laid(*tiles: VirtualGroup) -> Any:
+    done = combine_mosaic(tiles, stack=["t"], read=read_slowly)
+    assert done.group is not None, done.problems
+    values = read_slowly(done.group.arrays["v"])
+    assert done.group.arrays["v"].dims == ("t", "y", "x")
+    return read_slowly(done.group.arrays["t"]).tolist(), values[:, 0].astype(float).tolist()
+
+
+def test_inputs_of_one_label_lie_beside_each_other() -> None:
+    labels, rows = laid(
+        dated(7, 1, 4),
+        dated(5, 0, 1),
+        dated(5, 1, 2),
+        dated(7, 0, 3),
+    )
+    assert labels == [5, 7]
+    assert rows == [[1, 1, 2, 2], [3, 3, 4, 4]]
+
+
+def test_inputs_of_several_labels_are_cut_where_others_come_between() -> None:
+    labels, rows = laid(dated([5, 9], 0, 1), dated([7], 0, 2))
+    assert labels == [5, 7, 9]
+    assert rows == [[1, 1], [2, 2], [1, 1]]
+
+
+def test_inputs_with_falling_labels_are_turned() -> None:
+    labels, rows = laid(falling([9, 5], [1, 2]), falling([8, 7, 6], [3, 4, 5]))
+    assert labels == [5, 6, 7, 8, 9]
+    assert [row[0] for row in rows] == [2, 5, 4, 3, 1]
+
+
+def falling(labels: list[int], values: list[int]) -> VirtualGroup:
+    data = np.broadcast_to(np.array(values, "u1")[:, np.newaxis, np.newaxis], (len(values), 2, 2))
+    whole = dated(labels, 0, 0)
+    array = chunked_array(data, data.shape, ("t", "y", "x"), attrs={"grid_mapping": "m"})
+    return whole.with_changes(arrays={**whole.arrays, "v": array})
+
+
+@pytest.mark.parametrize("overlap", ["raise", "first", "last"])
+def test_labels_that_repeat_within_an_input_are_told(overlap: Any) -> None:
+    options = CombineOptions(overlap=overlap)
+    done = combine_mosaic([falling([5, 5], [1, 2])], stack=["t"], read=read_slowly, options=options)
+    if overlap == "raise":
+        (problem,) = done.problems
+        assert (problem.cause, problem.variable) == ("overlap", "t")
+        assert "labels repeat within a file" in problem.message
+        return
+    assert done.group is not None
+    assert read_slowly(done.group.arrays["t"]).tolist() == [5]
+    assert read_slowly(done.group.arrays["v"])[0, 0, 0] == {"first": 1, "last": 2}[overlap]
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (VirtualGroup(), "no label along 't'"),
+        (dated(np.array([[1]]), 0, 1), "no label along 't'"),
+        (
+            dated(5, 0, 1, units="days since 2000-01-01"),
+            "its units are 'days since 2000-01-01'",
+        ),
+        (dated(5, 0, 1, calendar="noleap"), "its calendar are 'noleap'"),
+    ],
+    ids=range(4),
+)
+def test_labels_that_cannot_be_compared(second: VirtualGroup, message: str) -> None:
+    if "t" in second.arrays and second.arrays["t"].ndim == 2:
+        second = VirtualGroup({"t": chunked_array(np.array([[1]]), (1, 1), ("t", "s"))})
+    with pytest.raises(InvalidRequestError, match=message):
+        labels_of([dated(5, 0, 1), second], ("t",), Values(read_slowly))
+
+
+# Times and units that come out as they were
+
+
+def column(values: Any, units: str, dtype: str, **attrs: Any) -> VirtualGroup:
+    data = np.array(values, dtype)
+    return VirtualGroup(
+        {"t": chunked_array(data, data.shape, ("t",), attrs={"units": units, **attrs})}
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "dtype"),
+    [
+        ([0.0, np.nan], [0.5, np.nan], "f4"),
+        ([0.0, 1.0], [0.5, np.nan], "f4"),
+        ([0.0, 1.0], [1e9 + 0.5, 2.0], "f8"),
+        ([0.0, np.nan], [1e9 + 0.5, 2.0], "f8"),
+    ],
+)
+def test_times_keep_the_first_dtype_where_it_holds_them(
+    first: Any, second: Any, dtype: str
+) -> None:
+    parts = [
+        column(first, "hours since 2000-01-01", "f4"),
+        column(second, "hours since 2000-01-02", "f8"),
+    ]
+    done = combine(parts, "t", read=read_slowly, options=CombineOptions(overlap="keep"))
+    assert done.group is not None, done.problems
+    found = done.group.arrays["t"]
+    np.testing.assert_array_equal(read_slowly(found), [*first, *(np.array(second) + 24)])
+
+
+def test_units_that_mean_the_same_are_told() -> None:
+    parts = [
+        VirtualGroup({"v": chunked_array(np.arange(2), (2,), ("t",), attrs={"units": units})})
+        for units in ("1", "none")
+    ]
+    options = CombineOptions(convert_units=lambda unit, target: (1.0, 0.0))
+    done = combine(parts, "t", read=read_slowly, options=options)
+    assert done.group is not None
+    (drift,) = done.report.of_cause("units")
+    assert drift.resolution == "they mean the same; the first file's"
+    assert done.group.arrays["v"].dtype == np.dtype("i8")
+
+
+# Several grids
+
+UTM = 'PROJCRS["utm 32", ID["EPSG",32632]]'
+OTHER = 'PROJCRS["utm 33", ID["EPSG",32633]]'
+NAMELESS = 'PROJCRS["somewhere"]'
+FIRST_GRID = Raster("a", 0.0, 10.0, 0.0, -10.0, 4, 6, UTM)
+
+
+def names(*rasters: Raster | Problem) -> dict[str, list[int]]:
+    groups = [VirtualGroup(attrs={"n": number}) for number in range(len(rasters))]
+    found = by_grid(groups, lambda group: rasters[group.attrs["n"]], 0.1)
+    return {name: [group.attrs["n"] for group in part] for name, part in found.items()}
+
+
+SHIFTED = replace(FIRST_GRID, x0=5.0)
+COARSE = replace(FIRST_GRID, dx=20.0, dy=-20.0)
+NOWHERE = Problem("not-georeferenced", "")
+
+
+@pytest.mark.parametrize(
+    ("rasters", "expected"),
+    [
+        ([FIRST_GRID], {"": [0]}),
+        ([FIRST_GRID, replace(FIRST_GRID, x0=40.0)], {"": [0, 1]}),
+        ([FIRST_GRID, NOWHERE, FIRST_GRID], {"": [0, 2, 1]}),
+        ([NOWHERE], {"": [0]}),
+        ([NOWHERE, FIRST_GRID, COARSE], {"10": [1, 0], "20": [2]}),
+        ([FIRST_GRID, COARSE, FIRST_GRID, COARSE], {"10": [0, 2], "20": [1, 3]}),
+        ([FIRST_GRID, SHIFTED], {"grid": [0], "grid_2": [1]}),
+        (
+            [FIRST_GRID, SHIFTED, replace(FIRST_GRID, x0=2.5)],
+            {"grid": [0], "grid_2": [1], "grid_3": [2]},
+        ),
+        ([FIRST_GRID, replace(FIRST_GRID, crs=OTHER)], {"epsg_32632": [0], "epsg_32633": [1]}),
+        ([FIRST_GRID, replace(FIRST_GRID, crs=NAMELESS)], {"epsg_32632": [0], "crs_2": [1]}),
+        (
+            [FIRST_GRID, replace(COARSE, crs=OTHER), SHIFTED],
+            {"epsg_32632_10": [0], "epsg_32633_20": [1], "epsg_32632_10_2": [2]},
+        ),
+        ([FIRST_GRID, replace(FIRST_GRID, dx=10.5)], {"10": [0], "10.5": [1]}),
+        ([FIRST_GRID, replace(FIRST_GRID, dy=-20.0)], {"10": [0], "10_2": [1]}),
+    ],
+    ids=range(13),
+)
+def test_grids_are_named_by_what_tells_them_apart(
+    rasters: list[Raster | Problem], expected: dict[str, list[int]]
+) -> None:
+    assert names(*rasters) == expected
+
+
+def test_no_inputs_are_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="no inputs"):
+        names()
+
+
+def part(name: str, *, problem: bool = False) -> Combination:
+    drift = Drift.of("gap", name, {"jump": [0]}, "left")
+    problems = (Problem("overlap", f"in {name}"),) if problem else ()
+    group = None if problem else VirtualGroup(attrs={"of": name})
+    return Combination(group, DriftReport((drift,), (f"{name}.tif",)), problems)
+
+
+def test_each_grid_is_a_group() -> None:
+    alone = part("v")
+    assert in_groups({"": alone}) is alone
+    done = in_groups({"10": part("v"), "20": part("")})
+    assert done.group is not None
+    assert {name: group.attrs["of"] for name, group in done.group.groups.items()} == {
+        "10": "v",
+        "20": "",
+    }
+    assert [drift.variable for drift in done.report] == ["10/v", "20"]
+    assert done.report.files == ("v.tif", ".tif")
+    failed = in_groups({"10": part("v"), "20": part("w", problem=True)})
+    assert failed.group is None
+    assert [(problem.variable, problem.message) for problem in failed.problems] == [("20", "in w")]
+    assert len(failed.report) == 2
+
+
+def laid_apart(places: list[list[int]], shape: list[int], dims: tuple[str, ...]) -> VirtualArray:
+    tile = [1] * len(shape)
+    tile[-2:] = [2, 3]
+    array = chunked_array(np.ones(tile, "u1"), tile, dims)
+    return lay_out([array] * len(places), places, shape)
+
+
+def boxes(rasters: list[Raster]) -> list[tuple[Any, ...]]:
+    found = [(int(-r.y0 / 10), int(r.x0 / 10), r.n_rows, r.n_columns, r.labels) for r in rasters]
+    return sorted(found, key=str)
+
+
+def test_an_input_without_holes_is_one_raster() -> None:
+    array = chunked_array(np.ones((4, 6), "u1"), (2, 3), ("y", "x"))
+    arrays = {"v": array, "spatial_ref": chunked_array(np.array(0), (), ())}
+    (alone,) = held_rasters(FIRST_GRID, arrays, {}, ("y", "x"), merges=False)
+    assert alone == replace(FIRST_GRID, labels=(("",),))
+    labels = {"t": [5, 6], "z": ["a"]}
+    (several,) = held_rasters(FIRST_GRID, {**arrays, "w": array}, labels, ("y", "x"), merges=True)
+    assert several.labels == ((5, "a", "v"), (5, "a", "w"), (6, "a", "v"), (6, "a", "w"))
+
+
+def test_pixels_around_holes_are_boxes() -> None:
+    array = laid_apart([[0, 0], [0, 3], [2, 3]], [4, 6], ("y", "x"))
+    found = held_rasters(FIRST_GRID, {"v": array}, {}, ("y", "x"), merges=False)
+    held = np.zeros((4, 6), int)
+    for top, left, n_rows, n_columns, own in boxes(found):
+        held[top : top + n_rows, left : left + n_columns] += 1
+        assert own == (("",),)
+    expected = np.ones((4, 6), int)
+    expected[2:, :3] = 0
+    assert held.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dims", [("t", "y", "x"), ("t", "b", "y", "x")])
+def test_holes_of_some_labels(dims: tuple[str, ...]) -> None:
+    """Label 5 of the left half, labels 6 and 7 of the right one."""
+    n = len(dims) - 3
+    places = [[t, *[0] * n, row, 3 * (t > 0)] for t in range(3) for row in (0, 2)]
+    array = laid_apart(places, [3, *[1] * n, 4, 6], dims)
+    found = held_rasters(FIRST_GRID, {"v": array}, {"t": [5, 6, 7]}, ("y", "x"), merges=False)
+    shown = {(top, left, rows, columns): own for top, left, rows, columns, own in boxes(found)}
+    held = {label: np.zeros((4, 6), int) for label in (5, 6, 7)}
+    for (top, left, rows, columns), own in shown.items():
+        for label, name in own:
+            assert name == ""
+            held[label][top : top + rows, left : left + columns] = 1
+    assert held[5].tolist() == [[1, 1, 1, 0, 0, 0]] * 4 or held[5].sum() == 12
+
+
+def test_each_variable_has_pixels_of_its_own_where_files_are_merged() -> None:
+    left = laid_apart([[0, 0], [2, 0]], [4, 6], ("y", "x"))
+    whole = laid_apart([[0, 0], [0, 3], [2, 0], [2, 3]], [4, 6], ("y", "x"))
+    found = held_rasters(FIRST_GRID, {"v": left, "w": whole}, {}, ("y", "x"), merges=True)
+    of = {own[0][0]: (rows, columns) for _, _, rows, columns, own in boxes(found)}
+    assert of == {"v": (4, 3), "w": (4, 6)}

@@ -1,4 +1,7 @@
-"""What attributes say about stored numbers, and which floats they become; xarray is the oracle."""
+"""Stored numbers: what attributes say, the floats and dtypes that they become, and gaps.
+
+xarray is the oracle.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,20 @@ import pytest
 import xarray as xr
 
 from gridref.combine import CombineOptions, combine
-from gridref.combine.rules.packing import Packing, float_dtype, rescaled, without_packing
+from gridref.combine.rules.packing import (
+    Packing,
+    _common,
+    float_dtype,
+    no_data_of,
+    rescaled,
+    without_packing,
+)
 from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, Unpacking, bytes_codec
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
+from tests.short_series import combined, series
 
 f4, f8 = np.float32, np.float64
 
@@ -271,3 +282,79 @@ def plain(group: VirtualGroup) -> Any:
 
     values = {name: (array.dims, read_slowly(array)) for name, array in group.arrays.items()}
     return xr.Dataset(values)
+
+
+# One dtype
+
+COMPOUNDS: list[tuple[Any, Any, Any]] = [
+    ([("a", "S3"), ("n", "i4")], [("a", "S5"), ("n", "i2")], [("a", "S5"), ("n", "i4")]),
+    ([("a", "S3", (2,))], [("a", "S4", (2,))], [("a", "S4", (2,))]),
+    ([("a", "S3", (2,))], [("a", "S4", (3,))], None),
+    ([("a", "S3")], [("b", "S3")], None),
+    ([("a", "S3")], [("a", "i4")], None),
+    ([("a", "V3"), ("b", "f4")], [("a", "V3"), ("b", "f8")], [("a", "V3"), ("b", "f8")]),
+    ([("a", [("b", "S1")])], [("a", [("b", "S2")])], [("a", [("b", "S2")])]),
+    ([("a", "S3")], "S3", None),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "expected"), COMPOUNDS, ids=range(len(COMPOUNDS)))
+def test_compounds_are_joined_member_by_member(one: Any, other: Any, expected: Any) -> None:
+    dtypes = [np.dtype(one), np.dtype(other)]
+    for order in (dtypes, dtypes[::-1]):
+        found = _common(order)
+        assert found == (None if expected is None else np.dtype(expected))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("S3", "U3"), ("S3", "i2"), ("?", "u1"), ("M8[s]", "m8[s]"), ("U2", "M8[s]")]
+)
+def test_dtypes_without_a_common_one(one: str, other: str) -> None:
+    done = combined(series([0, 1], np.zeros(2, one)), series([2, 3], np.zeros(2, other)))
+    assert done.group is None
+    assert [problem.cause for problem in done.problems] == ["dtype-differs"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [("S3", "S5", "S5"), ("U1", "U4", "U4"), ("i2", "i4", "i4"), ("u1", "f4", "f4")],
+)
+def test_dtypes_with_one(one: str, other: str, common: str) -> None:
+    done = combined(series([0, 1], np.ones(2, one)), series([2], np.ones(1, other)))
+    assert done.group is not None
+    assert done.group.arrays["v"].dtype == np.dtype(common)
+
+
+# Gaps
+
+
+def labelled(code: str, **attrs: Any) -> VirtualArray:
+    return chunked_array(np.zeros(3, code), (3,), ("x",), attrs=attrs)
+
+
+@pytest.mark.parametrize(
+    ("code", "attrs", "expected"),
+    [
+        ("i2", {}, None),
+        ("i2", {"_FillValue": np.int16(-9)}, np.int16(-9)),
+        ("i2", {"_FillValue": np.array([-9], "i2")}, np.int16(-9)),
+        ("i2", {"missing_value": np.int16(7)}, np.int16(7)),
+        ("i2", {"missing_value": np.array([7, 8], "i2")}, np.int16(7)),
+        ("i2", {"_FillValue": np.int16(1), "missing_value": np.int16(7)}, np.int16(1)),
+        ("f4", {"_FillValue": np.float32(1e20)}, np.float32(1e20)),
+        ("S3", {}, b""),
+        ("?", {}, None),
+    ],
+    ids=str,
+)
+def test_what_says_no_data(code: str, attrs: dict[str, Any], expected: Any) -> None:
+    found = no_data_of(labelled(code, **attrs))
+    assert found == expected
+    assert type(found) is type(expected) or code == "S3"
+
+
+@pytest.mark.parametrize("code", ["f4", "f8"])
+def test_floats_say_nan(code: str) -> None:
+    found = no_data_of(labelled(code))
+    assert np.isnan(found)
+    assert found.dtype == code

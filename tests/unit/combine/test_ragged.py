@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gridref.combine import CombineOptions, combine
-from gridref.combine.rules.times import TimePart, sums_exactly
+from gridref.combine.rules.units import TimePart, sums_exactly
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.times import TimeBase
+from gridref.model.conventions import TimeBase
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 

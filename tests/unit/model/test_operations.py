@@ -21,6 +21,7 @@ from gridref.model.joining import (
     common_dtype,
     compacted,
     concatenate,
+    lay_out,
     missing_array,
     missing_like,
     recast,
@@ -28,7 +29,6 @@ from gridref.model.joining import (
 )
 from gridref.model.listing import ChunkListing, touched_chunks
 from gridref.model.manifest import ChunkManifest
-from gridref.model.placing import lay_out
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly

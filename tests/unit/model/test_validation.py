@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.array import VirtualArray, VirtualGroup, check_name
+from gridref.model.array import Enumeration, VirtualArray, VirtualGroup, check_name
 from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking, bytes_codec
-from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import getitem
+from gridref.model.joining import lay_out
 from gridref.model.manifest import ChunkManifest, Source
-from gridref.model.placing import lay_out
 from gridref.model.shard import MISSING_CHUNK, IndexLocation, PackedShard, boxes_of_interval
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly

@@ -16,9 +16,9 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.grid import ChunkGrid
-from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import (
     ArrayMetadata,
+    attributes_to_json,
     data_type_from_json,
     data_type_to_json,
     fill_value_from_json,

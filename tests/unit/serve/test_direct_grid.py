@@ -10,9 +10,8 @@ import pytest
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, Encoding, Unpacking, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
-from gridref.model.joining import concatenate
+from gridref.model.joining import concatenate, lay_out
 from gridref.model.manifest import ChunkManifest
-from gridref.model.placing import lay_out
 from gridref.serve.grids import (
     DEFAULT_COMPRESSOR,
     _copied_codecs,

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.joining import concatenate
-from gridref.model.placing import lay_out
+from gridref.model.joining import concatenate, lay_out
 from gridref.serve.objects import KeySpace
 from gridref.serve.views import View, ViewOptions
 from gridref.testing.builders import chunked_array

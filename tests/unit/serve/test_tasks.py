@@ -10,8 +10,8 @@ import pytest
 from gridref.cache import LRU
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.joining import lay_out
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.model.placing import lay_out
 from gridref.serve import tasks as module
 from gridref.serve.plan import look_up, plan_read
 from gridref.serve.tasks import Task, tasks_of

@@ -13,9 +13,8 @@ from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking, bytes_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import getitem
-from gridref.model.joining import concatenate
+from gridref.model.joining import concatenate, lay_out
 from gridref.model.manifest import ChunkManifest
-from gridref.model.placing import lay_out
 from gridref.serve import views
 from gridref.serve.grids import has_uneven_shuffle, native_grid, one_encoding
 from gridref.serve.views import View, ViewOptions, show, why_not_zarr

@@ -1,7 +1,8 @@
-"""Facts about files, from which their layout is found. Each fact is read when it is first needed.
+"""Facts about files, from which their layout is found: what they hold, and which belong together.
 
-Detectors (`gridref.api.layout.detectors`) ask `Facts` only. A `Source` is what could label files:
-a scalar coordinate, an attribute, or a part of their names.
+Each fact is read when it is first needed. Detectors (`gridref.api.layout.discovery`) ask `Facts`
+only. A `Source` is what could label files: a scalar coordinate, an attribute, or a part of their
+names.
 """
 
 from __future__ import annotations
@@ -9,21 +10,22 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gridref.api.layout.cubes import varying_dims
-from gridref.api.layout.names import VARIABLE, NameField, NameParts, name_parts, wells_in_names
+from gridref.api.layout.names import VARIABLE, NameField, NameParts, name_parts, whole_names
+from gridref.api.layout.plates import wells_in_names
 from gridref.api.layout.sources import attribute_of
-from gridref.combine.georeference import Raster, read_raster
+from gridref.combine.mosaic import Raster, read_raster
 from gridref.combine.options import Read
+from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import text_of
-from gridref.model.times import TimeBase, duration_base, is_time_like
+from gridref.model.conventions import DAY_NS, TimeBase, duration_base, is_time_like, text_of
 
 _ATTRIBUTES = {
     "source_id": "model",
@@ -63,6 +65,11 @@ Span = tuple[Any, Any]
 """The least and the greatest label."""
 Box = tuple[Span, ...]
 """Where a file is: a span along each dimension."""
+
+_PRODUCTS = ("realm", "ShortName", "short_name", "product", "product_name", "domain")
+"""Attributes that name a product (CMIP, ECS), if they are the same in all files of a kind."""
+
+_LONGEST_NAME = 64
 
 _EVERYWHERE = (float("-inf"), float("inf"))
 
@@ -231,7 +238,7 @@ class Facts:
         found = dict[str, None]()
         for versions in _by_path(self.groups):
             for dim in versions[0].dims:
-                if len({dict(_sizes(array)).get(dim) for array in versions}) > 1:
+                if len({array.sizes.get(dim) for array in versions}) > 1:
                     found[dim] = None
         return [*found]
 
@@ -252,8 +259,8 @@ class Facts:
             for array in held
             if array.ndim > 1
         }
-        singles = {name for array in arrays for name, n in _sizes(array) if n == 1}
-        singles -= {name for array in arrays for name, n in _sizes(array) if n > 1}
+        singles = {name for array in arrays for name, n in array.sizes.items() if n == 1}
+        singles -= {name for array in arrays for name, n in array.sizes.items() if n > 1}
         are_rows = (
             len(before) == 1 and len(outer := before.pop()) <= 1 and singles.issuperset(outer)
         )
@@ -280,7 +287,7 @@ class Facts:
         sizes = {
             (path.rpartition("/")[0], dim, extent)
             for path, array in arrays.items()
-            for dim, extent in zip(array.dims, array.shape, strict=True)
+            for dim, extent in array.sizes.items()
             if dim not in self.varying
         }
         labels = {
@@ -341,12 +348,7 @@ class Facts:
         held = [array for array in images if array is not None and "tiff_series" in array.attrs]
         if parts is None or len(held) < len(images):
             return parts
-        taken = {
-            dim
-            for array in held
-            for dim, extent in zip(array.dims, array.shape, strict=True)
-            if extent > 1
-        }
+        taken = {dim for array in held for dim, extent in array.sizes.items() if extent > 1}
         fields: list[NameField] = []
         for field in parts.fields:
             letters = re.search(r"[A-Za-z]+$", field.part[1])
@@ -374,7 +376,7 @@ class Facts:
     def pixel_boxes(self) -> list[Box]:
         """Which place each file's pixels begin at."""
         corners = [str((raster.x0, raster.y0, raster.crs)) for raster in self.rasters]
-        return [(place,) for place in numbered(corners)]
+        return [(place,) for place in as_spans(corners)]
 
     @cached_property
     def bands(self) -> NameField | None:
@@ -468,11 +470,92 @@ class Facts:
             )
         }
 
+    # Kinds of files: they share variables along the same dimensions, on one grid with one calendar
 
-def numbered(column: Sequence[Any]) -> list[Span]:
+    @cached_property
+    def kinds(self) -> list[int]:
+        """The number of the kind of each file, counted in the order of the files.
+
+        Where variables tell kinds apart, grids do so only if several files of a kind share each.
+        """
+        products = self._products
+        if len(set(products)) == 1:
+            return numbered(self.grids)
+        both = [*zip(products, self.grids, strict=True)]
+        n_files, n_grids = Counter(products), Counter(product for product, _ in set(both))
+        return numbered(
+            (product, grid if n_grids[product] < n_files[product] else None)
+            for product, grid in both
+        )
+
+    @cached_property
+    def _products(self) -> list[int]:
+        """Numbers of files that share variables, and have these along the same dimensions."""
+        held = [
+            {path: array.dims for path, array in group.all_arrays().items()}
+            for group in self.groups
+        ]
+        firsts: list[int] = []
+        found = []
+        for number, own in enumerate(held):
+            alike = (
+                product
+                for product, first in enumerate(firsts)
+                if self.variables[number] & self.variables[first]
+                and all(own[path] == held[first][path] for path in own.keys() & held[first].keys())
+            )
+            product = next(alike, len(firsts))
+            if product == len(firsts):
+                firsts.append(number)
+            found.append(product)
+        return found
+
+    @cached_property
+    def telling_kinds(self) -> list[Source]:
+        """Attributes and parts of names that have one value for each kind, the best known first."""
+        parts = self.parts or whole_names(self.files)
+        products = self.told_by({name: name for name in _PRODUCTS})
+        names = [_with_letters(source) for source in self.names(parts)]
+        found = [*self.attributes, *products, *names]
+        told = [own for own in found if numbered(own.values) == self.kinds]
+        return sorted(told, key=lambda source: source.rank)
+
+    @cached_property
+    def names_of_kinds(self) -> list[str]:
+        """The name of the kind of each file: what tells it, else its largest variable or number."""
+        for source in self.telling_kinds:
+            if max(map(len, source.values)) <= _LONGEST_NAME:
+                return [*source.values]
+        largest = [_largest(group) for group in self.groups]
+        if numbered(largest) == self.kinds:
+            return largest
+        return [f"kind{kind + 1}" for kind in self.kinds]
+
+
+def numbered(column: Iterable[Any]) -> list[int]:
+    """Different values as different numbers, counted in the order of first occurrence."""
+    known: dict[Any, int] = {}
+    return [known.setdefault(value, len(known)) for value in column]
+
+
+def as_spans(column: Iterable[Any]) -> list[Span]:
     """Different values as different spans."""
-    number = {value: float(n) for n, value in enumerate(dict.fromkeys(column))}
-    return [(number[value], number[value]) for value in column]
+    return [(number, number) for number in numbered(column)]
+
+
+def _with_letters(source: Source) -> Source:
+    """A number in names with the letters before and behind it: ``d01``."""
+    if source.field is None or source.field.kind != "d":
+        return source
+    number, before, behind = source.field.part
+    values = tuple(f"{before}{value}{behind}" for value in source.values)
+    field = NameField(source.dim, "", values, (number, "", ""))
+    return replace(source, values=values, field=field)
+
+
+def _largest(group: VirtualGroup) -> str:
+    arrays = group.all_arrays()
+    return max(arrays, key=lambda path: arrays[path].size, default="").rpartition("/")[2]
 
 
 def _variables(group: VirtualGroup) -> set[str]:
@@ -499,13 +582,190 @@ def _by_path(groups: Sequence[VirtualGroup]) -> list[list[VirtualArray]]:
     return [*found.values()]
 
 
-def _sizes(array: VirtualArray) -> Iterable[tuple[str, int]]:
-    return zip(array.dims, array.shape, strict=True)
-
-
 def _by_name(group: VirtualGroup) -> dict[str, VirtualArray]:
     return {path.rpartition("/")[2]: array for path, array in group.all_arrays().items()}
 
 
 def _meet(one: Box, other: Box) -> bool:
     return all(a[0] <= b[1] and b[0] <= a[1] for a, b in zip(one, other, strict=True))
+
+
+# Dimensions along which files hold different parts
+
+
+def varying_dims(groups: Sequence[VirtualGroup], read: Read) -> list[str]:
+    """Dimensions along which groups hold different parts: by their index coordinates.
+
+    Those are dimensions of time whose labels differ, and others whose labels follow each other from
+    group to group; labels that interleave are those of different grids.
+    """
+    held = [group.all_arrays() for group in groups]
+    paths = dict.fromkeys(
+        path
+        for arrays in held
+        for path, array in arrays.items()
+        if array.dims == (path.rpartition("/")[2],) and array.size
+    )
+    varying = [path for path in paths if _varies([arrays.get(path) for arrays in held], read)]
+    return list(dict.fromkeys(path.rpartition("/")[2] for path in varying))
+
+
+def _varies(coordinates: Sequence[VirtualArray | None], read: Read) -> bool:
+    """Whether index coordinates of one name are different parts of one dimension."""
+    distinct: dict[Any, tuple[NDArray[Any], VirtualArray]] = {}
+    meaning: tuple[str, ...]
+    for array in coordinates:
+        if array is not None and array.size:
+            values = read(array)
+            meaning = tuple(str(array.attrs.get(name)) for name in ("units", "calendar"))
+            lasts = duration_base(array.attrs)
+            if lasts is not None and values.dtype.kind in "iuf":
+                values, meaning = values.astype("f8") * lasts.unit_ns, ()
+            distinct.setdefault((values.tobytes(), values.shape, *meaning), (values, array))
+    if len(distinct) < 2:
+        return False
+    if any(is_time_like(array.attrs) for _, array in distinct.values()):
+        return True
+    try:
+        spans = sorted((np.min(values), np.max(values)) for values, _ in distinct.values())
+    except TypeError:  # text and numbers
+        return False
+    return all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
+
+
+def is_ragged(group: VirtualGroup, dims: Sequence[str]) -> bool:
+    """Whether each variable has at most one of some dimensions, and each dimension a variable."""
+    held = [set(dims).intersection(array.dims) for array in group.all_arrays().values()]
+    return all(len(own) <= 1 for own in held) and set().union(*held) == set(dims)
+
+
+# How often files have values: daily, monthly, six-hourly
+
+_CALENDAR = (("yearly", 359, 367), ("monthly", 27.5, 31.5), ("daily", 0.999, 1.001))
+"""Names of spacings in days, with the least and the most."""
+
+
+def spacing_problem(scanned: Sequence[tuple[str, VirtualGroup]], read: Read) -> Problem | None:
+    """The problem that files of different variables have times of different spacing."""
+    known: dict[str, list[str]] = {}
+    for file, group in scanned:
+        name = _spacing(group, read)
+        if name is not None:
+            known.setdefault(name, []).append(file)
+    if len(known) < 2:
+        return None
+    cases = (f"{name} in {len(files)} files like {files[0]}" for name, files in known.items())
+    shown = "; ".join(cases)
+    message = Message(
+        f"times are {shown}: ",
+        Option("split", "frequency", "layout=Groups(frequency=True)"),
+        " puts each into a group, ",
+        Option("join", "outer"),
+        " puts all on one axis with gaps",
+    )
+    return Problem("spacing-differs", message, sources=tuple(files[0] for files in known.values()))
+
+
+def frequency(group: VirtualGroup, read: Read, file: str) -> str:
+    """How often a file has values: its attribute ``frequency``, as in CMIP, or from its times."""
+    named = group.attrs.get("frequency")
+    if isinstance(named, str) and named.strip():
+        return named.strip()
+    if not _times(group):
+        return "fixed"
+    name = _spacing(group, read)
+    if name is None:
+        raise InvalidRequestError(
+            Message(
+                "it has a single time and no attribute 'frequency', so its time step is unknown: "
+                "group the files by a field of the pattern or by another attribute (",
+                Option("group_by", "model", "layout=Groups('model')"),
+                ")",
+            ),
+            Place(source=file),
+        )
+    return name
+
+
+def _times(group: VirtualGroup) -> list[str]:
+    """Coordinates of dimensions of time."""
+    return [
+        name
+        for name, array in group.arrays.items()
+        if array.dims == (name,) and TimeBase.of(array.attrs) is not None
+    ]
+
+
+def _spacing(group: VirtualGroup, read: Read) -> str | None:
+    """The usual distance between times in words; None of fewer than two."""
+    for name in _times(group):
+        array = group.arrays[name]
+        base = TimeBase.of(array.attrs)
+        if base is not None and array.shape[0] > 1:
+            steps = np.abs(np.diff(np.asarray(read(array), np.float64))) * base.unit_ns
+            return _in_words(_median(steps))
+    return None
+
+
+def _median(steps: NDArray[np.float64]) -> float:
+    """The median; numpy's takes far longer for the few times of a file."""
+    ordered, half = np.sort(steps), len(steps) // 2
+    return float(ordered[half] if len(steps) % 2 else (ordered[half - 1] + ordered[half]) / 2)
+
+
+def _in_words(step_ns: float) -> str:
+    days = step_ns / DAY_NS
+    for name, least, most in _CALENDAR:
+        if least <= days <= most:
+            return name
+    for name, length in (("days", 1), ("hourly", 1 / 24), ("minutes", 1 / 1440)):
+        count = days / length
+        if count >= 0.999 and abs(count - round(count)) < 1e-3:
+            return name if round(count) == 1 else f"{round(count)}{name}"
+    return f"{days * 86400:g}seconds"
+
+
+# The files of one OME-TIFF set: scanning any of them gives the whole set (OME-TIFF specification,
+# "Multi-file OME-TIFF filesets")
+
+Scanned = Sequence[tuple[str, VirtualGroup]]
+
+
+def one_of_each_set(scanned: Scanned) -> Scanned:
+    """The files without those whose set another one before them gives already."""
+    first: dict[frozenset[str], str] = {}
+    kept = []
+    for file, group in scanned:
+        files = _set_of(group)
+        if files is None or first.setdefault(files, file) == file:
+            kept.append((file, group))
+    return kept
+
+
+def refusing_parts_of_sets(
+    scanned: Iterable[tuple[str, VirtualGroup]],
+) -> Iterator[tuple[str, VirtualGroup]]:
+    """The files, as long as each set is there once."""
+    first: dict[frozenset[str], str] = {}
+    for file, group in scanned:
+        files = _set_of(group)
+        if files is not None and first.setdefault(files, file) != file:
+            raise InvalidRequestError(
+                f"it and {first[files]} belong to one OME-TIFF set of {len(files)} files, and "
+                "each file stands for the whole set: leave out layout options, or give one file "
+                "of each set",
+                Place(source=file),
+            )
+        yield file, group
+
+
+def _set_of(group: VirtualGroup) -> frozenset[str] | None:
+    """The files that the images of a TIFF file are in; None if it is one."""
+    files = {
+        source.url
+        for array in group.all_arrays().values()
+        if "tiff_series" in array.attrs
+        for manifest in array.manifests
+        for source in getattr(manifest, "sources", ())
+    }
+    return frozenset(files) if len(files) > 1 else None

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from gridref.api.layout.labels import LabelPattern
-from gridref.api.layout.sources import LabelSources
+from gridref.api.layout.sources import LabelSources, label_values, with_label
 from gridref.combine import CombineOptions, combine
-from gridref.combine.labelled import label_values, with_label
 from gridref.combine.options import Read
-from gridref.combine.report import Drift, DriftReport
+from gridref.combine.report import DriftReport
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import referred_names
+from gridref.model.conventions import referred_names
 from gridref.model.reshaping import expand_dims
 from gridref.model.scan_report import Fate, Finding, ScanReport
 
@@ -142,12 +141,7 @@ class Joining:
 
     def told(self, report: DriftReport) -> DriftReport:
         """A report of the files with what was noted in each."""
-        numbers = {file: number for number, file in enumerate(report.files)}
-        drifts = []
-        for (cause, path, resolution), said in self._noted.items():
-            cases = {v: [numbers[f] for f in files if f in numbers] for v, files in said.items()}
-            drifts.append(Drift.of(cause, path, cases, resolution))
-        return replace(report, drifts=(*drifts, *report.drifts))
+        return report.with_noted(self._noted)
 
     def _tree(self, group: VirtualGroup, by: NamePattern, file: str, path: str) -> VirtualGroup:
         """A group and those below; the same object where no variable is called so."""

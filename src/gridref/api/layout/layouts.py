@@ -8,39 +8,39 @@ makes a `Layout` of each. What a call says besides its layout is in `Combining`.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import itemgetter
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
-from gridref.api.layout.cubes import (
-    combine_by_coords,
-    combine_nested,
+from gridref.api.layout.facts import (
+    Facts,
+    frequency,
     is_ragged,
-    nested_alike,
+    refusing_parts_of_sets,
+    spacing_problem,
+    varying_dims,
 )
-from gridref.api.layout.facts import Facts
-from gridref.api.layout.file_sets import refusing_parts_of_sets
-from gridref.api.layout.forecasts import with_valid_times, without_valid_times
-from gridref.api.layout.frequencies import frequency, spacing_problem
+from gridref.api.layout.forecasts import VALID_TIME, with_valid_times, without_valid_times
 from gridref.api.layout.joined_variables import NamePattern, split_labels
-from gridref.api.layout.kinds import names_of_kinds
 from gridref.api.layout.labels import LabelPattern
 from gridref.api.layout.names import (
     VARIABLE,
-    combine_plate_files,
     labelled_tiles,
     with_telling_parts,
 )
+from gridref.api.layout.plates import combine_plate_files
 from gridref.api.layout.sources import (
     Contradicted,
     LabelSources,
     check_labels,
+    found_labels,
     labelled_files,
+    stackable,
+    with_label,
     with_labels_beside,
-    without_attribute,
 )
 from gridref.catalog.opening import ParquetManifest
 from gridref.combine import (
@@ -53,12 +53,12 @@ from gridref.combine import (
     combine_mosaic,
     combine_ragged,
     in_groups,
+    merged_reports,
 )
-from gridref.combine.forecasts import VALID_TIME
-from gridref.combine.labelled import stackable, with_label
 from gridref.combine.mosaic import check_tolerance
 from gridref.combine.options import Read, Repeat
 from gridref.errors import InvalidRequestError, Message, Option, Place
+from gridref.formats import expand_files
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
 from gridref.options import Shown, check_choices, given_options, near_names, refuses_unknown
@@ -67,6 +67,8 @@ KIND = "kind"
 """Groups by what files hold."""
 
 type Order = Literal["label", "given"]
+type Resolve = Literal["lossless", "ask"]
+"""Whether advice that loses nothing is taken, or asked for."""
 type Scanned = Iterable[tuple[str, VirtualGroup]]
 """Addresses of files, and what was scanned of each."""
 
@@ -85,18 +87,21 @@ class Combining:
         The dimensions that ``concat_dim`` names.
     order
         Whether files follow each other by label, or as given.
-    by_itself
-        Combines several files whose layout has to be found; `Groups` asks it.
     tree
         The nesting of the files, if they were given as lists of lists.
+    resolve
+        Whether a choice that loses nothing is part of a layout by itself, or asked for.
+    by_itself
+        Combines several files whose layout has to be found; `Groups` asks it.
     """
 
     read: Read
     rules: CombineOptions
     dims: tuple[str, ...] = ()
     order: Order = "label"
-    by_itself: Callable[[Sequence[tuple[str, VirtualGroup]], bool], Combination] | None = None
     tree: Sequence[Any] = ()
+    resolve: Resolve = "lossless"
+    by_itself: Callable[..., tuple[Any, Combination]] | None = None
 
     def along(self, groups: Iterable[VirtualGroup], dims: Sequence[str]) -> Combination:
         """Combine groups that follow each other along dimensions that they have, or a new one."""
@@ -111,6 +116,9 @@ class Layout(Shown):
     """
 
     labels: Labels | str | None = None
+
+    _tells_parts: ClassVar[bool] = True
+    """Whether parts of names that a pattern skips become labels if they say something."""
 
     @property
     def sought(self) -> Labels:
@@ -167,7 +175,7 @@ class Layout(Shown):
 
     def telling(self, files: Sequence[str]) -> Layout:
         """The layout with labels for informative parts of names that ``{_}`` skips."""
-        if self.sought.pattern is None or self.sought.of:
+        if not self._tells_parts or self.sought.pattern is None or self.sought.of:
             return self
         told = with_telling_parts(self.sought.pattern, files)
         return (
@@ -191,9 +199,15 @@ class Layout(Shown):
         raise NotImplementedError
 
     @property
+    def _only_field(self) -> str | None:
+        """The one field that a pattern of the labels has to have."""
+        return None
+
+    @property
     def _pattern(self) -> LabelPattern | None:
         """The pattern of the labels, if there is one."""
-        return None if self.sought.pattern is None else LabelPattern.parse(self.sought.pattern)
+        text = self.sought.pattern
+        return None if text is None else LabelPattern.parse(text, self._only_field)
 
 
 def _no_order() -> InvalidRequestError:
@@ -302,7 +316,8 @@ class InARow(Layout):
         if named:
             done = combine(every, Hypercube(tuple(named)), read=how.read, options=rules)
         else:
-            done = combine_by_coords(every, dims, read=how.read, options=rules)
+            varying = (dim for dim in varying_dims(every, how.read) if dim not in dims)
+            done = combine(every, Hypercube((*dims, *varying)), read=how.read, options=rules)
         done = replace(done, report=noted.told(done.report))
         group = done.group
         return done if group is None else replace(done, group=with_valid_times(group, how.read))
@@ -462,9 +477,8 @@ class Stack(InARow):
         return replace(done, group=in_one_chunk(done.group, self.dim, read))
 
     @property
-    def _pattern(self) -> LabelPattern | None:
-        text = self.sought.pattern
-        return None if text is None else LabelPattern.parse(text, self.dim)
+    def _only_field(self) -> str:
+        return self.dim
 
 
 @refuses_unknown
@@ -500,6 +514,8 @@ class Mosaic(Layout):
     tolerance: float = 0.01
     grids: Literal["one", "groups"] = "one"
 
+    _tells_parts = False
+
     def __post_init__(self) -> None:
         check_choices(self)
         check_tolerance(self.tolerance)
@@ -508,9 +524,6 @@ class Mosaic(Layout):
     @property
     def needs_all(self) -> bool:
         return self.grids == "groups"
-
-    def telling(self, files: Sequence[str]) -> Layout:
-        return self
 
     def labelled(self, scanned: Scanned, noted: Contradicted) -> Iterable[VirtualGroup]:
         pattern, of = self._pattern, self.sought.of
@@ -521,15 +534,9 @@ class Mosaic(Layout):
                 f"the pattern {pattern.text!r} has no field {{{self.stack}}}, which is the stack"
             )
         known = list(scanned)
-        files = [file for file, _ in known]
-        if of is None:
-            found = pattern.of_names(files)
-        else:
-            found = pattern.of_attributes([group.attrs for _, group in known], of, files)
-            known = [(file, without_attribute(group, of)) for file, group in known]
-        labelled = labelled_tiles(known, found, pattern)
-        pairs = zip((group for _, group in known), labelled, strict=True)
-        return noted.noting(pairs, list(pattern.fields))
+        groups, found = found_labels(known, pattern, of)
+        labelled = labelled_tiles([file for file, _ in known], groups, found, pattern)
+        return noted.noting(zip(groups, labelled, strict=True), list(pattern.fields))
 
     def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
         pattern = self._pattern
@@ -616,9 +623,8 @@ class Ragged(Layout):
         return replace(done, group=_inline_joined(done.group, how.read))
 
     @property
-    def _pattern(self) -> LabelPattern | None:
-        text = self.sought.pattern
-        return None if text is None else LabelPattern.parse(text, self.instance)
+    def _only_field(self) -> str | None:
+        return self.instance
 
 
 @refuses_unknown
@@ -636,6 +642,9 @@ class Plate(Layout):
 
     labels: Labels | str | None = None
 
+    _tells_parts = False
+    needs_all = True
+
     def __post_init__(self) -> None:
         _check_pattern_only(self)
 
@@ -643,13 +652,6 @@ class Plate(Layout):
         if dims:
             raise InvalidRequestError("Plate() takes its dimensions from the pattern")
         super().check(dims, order)
-
-    @property
-    def needs_all(self) -> bool:
-        return True
-
-    def telling(self, files: Sequence[str]) -> Layout:
-        return self
 
     def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
         return combine_plate_files(list(scanned), self._pattern, how.read, how.rules)
@@ -685,6 +687,9 @@ class Groups(Layout):
     labels: Labels | str | None = None
     each: AnyLayout | None = None
 
+    _tells_parts = False
+    needs_all = True
+
     def __post_init__(self) -> None:
         if self.by is None and not self.frequency:
             raise InvalidRequestError(
@@ -709,13 +714,6 @@ class Groups(Layout):
     def listed_dims(self, dims: Sequence[str]) -> Sequence[str]:
         return self._each().listed_dims(dims)
 
-    @property
-    def needs_all(self) -> bool:
-        return True
-
-    def telling(self, files: Sequence[str]) -> Layout:
-        return self
-
     def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
         kinds: dict[str, list[tuple[str, VirtualGroup]]] = {}
         scanned = list(scanned)
@@ -725,7 +723,7 @@ class Groups(Layout):
         done = {}
         for name, files in sorted(kinds.items()):
             if how.by_itself and len(files) > 1 and not each.is_asked_for(how.dims):
-                done[name] = how.by_itself(files, self.each == "first")
+                done[name] = how.by_itself(files, take_first=self.each == "first")[1]
             else:
                 done[name] = each.laid_out(refusing_parts_of_sets(files), how)
         return in_groups(done)
@@ -768,7 +766,7 @@ class Groups(Layout):
         if pattern is not None and name in pattern.fields:
             return [str(own[name]) for own in pattern.of_names(files)]
         if name == KIND and not all(name in group.attrs for group in groups):
-            return names_of_kinds(Facts(files, groups, read))
+            return Facts(files, groups, read).names_of_kinds
         for file, group in scanned:
             if name not in group.attrs:
                 held = [*group.attrs, *([] if pattern is None else pattern.fields)]
@@ -881,17 +879,13 @@ def _stacked(
     """Groups without and with their labels, in the order of labels in an attribute."""
     if pattern is None:
         return ((group, group) for _, group in scanned)
+    named: Iterable[tuple[VirtualGroup, Mapping[str, Any]]]
     if of is None:
         named = ((group, pattern.of_names([file])[0]) for file, group in scanned)
-        return ((group, _with_labels(group, dim, own, pattern)) for group, own in named)
-    known = list(scanned)
-    files, groups = [file for file, _ in known], [group for _, group in known]
-    found = pattern.of_attributes([group.attrs for group in groups], of, files)
-    labelled = [
-        (own[dim], group, _with_labels(without_attribute(group, of), dim, own, pattern))
-        for own, group in zip(found, groups, strict=True)
-    ]
-    return [(before, after) for _, before, after in sorted(labelled, key=itemgetter(0))]
+    else:
+        named = zip(*found_labels(list(scanned), pattern, of), strict=True)
+        named = sorted(named, key=lambda pair: pair[1][dim])
+    return ((group, _with_labels(group, dim, own, pattern)) for group, own in named)
 
 
 def _with_labels(
@@ -933,3 +927,81 @@ def in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
     coordinate = group.arrays[name]
     whole = VirtualArray.from_numpy(read(coordinate), coordinate.dims, coordinate.attrs)
     return group.with_changes(arrays={**group.arrays, name: whole})
+
+
+# Lists of lists of files
+
+
+def combine_nested(
+    tree: Sequence[Any], dims: Sequence[str | None], read: Read, rules: CombineOptions
+) -> Combination:
+    """Combine lists of lists of groups, the innermost along the last dimension first.
+
+    A level of one entry needs no dimension: None.
+    """
+    if not dims or (dims[0] is None and len(tree) > 1):
+        raise InvalidRequestError("layout='nested' needs one concat_dim for each level of lists")
+    if dims[0] is None:
+        return (
+            combine_nested(tree[0], dims[1:], read, rules)
+            if isinstance(tree[0], list)
+            else Combination(tree[0], DriftReport())
+        )
+    if len(dims) == 1:
+        if any(isinstance(branch, list) for branch in tree):
+            raise InvalidRequestError(
+                "the lists of files are nested deeper than there are dimensions: give one "
+                "concat_dim for each level"
+            )
+        return combine(tree, dims[0], read=read, options=rules)
+    if not all(isinstance(branch, list) for branch in tree):
+        raise InvalidRequestError(
+            f"{len(dims)} dimensions take lists of lists of files: {dims[0]!r} is the outermost"
+        )
+    rows = [combine_nested(branch, dims[1:], read, rules) for branch in tree]
+    reports = [row.report for row in rows]
+    problems = tuple(problem for row in rows for problem in row.problems)
+    groups = [row.group for row in rows if row.group is not None]
+    if len(groups) < len(rows):
+        return Combination(None, merged_reports(reports, None), problems)
+    done = combine(groups, dims[0], read=read, options=rules)
+    return replace(done, report=merged_reports(reports, done.report))
+
+
+def nested_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[Any]:
+    """The addresses, expanded, in the nesting that they were given in."""
+    branches = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
+    if any(isinstance(branch, list | tuple) for branch in branches):
+        return [nested_urls(branch, storage_options) for branch in branches]
+    return list(expand_files(branches, storage_options))
+
+
+def flat(tree: Sequence[Any]) -> list[Any]:
+    """The leaves of a tree, in order."""
+    return [
+        leaf for branch in tree for leaf in (flat(branch) if isinstance(branch, list) else [branch])
+    ]
+
+
+def nested_alike(tree: Sequence[Any], groups: Mapping[str, VirtualGroup]) -> list[Any]:
+    """Groups in the nesting of their addresses.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an address that there is no group of, as it could not be scanned.
+    """
+    for file in flat(tree):
+        if file not in groups:
+            raise InvalidRequestError(
+                Message(
+                    "a file was left out, and nested lists cannot have a hole; labels or ",
+                    Option("combine", "by_coords", "layout='by_coords'"),
+                    " allow for it",
+                ),
+                Place(source=file),
+            )
+    return [
+        nested_alike(branch, groups) if isinstance(branch, list) else groups[branch]
+        for branch in tree
+    ]

@@ -15,13 +15,9 @@ from datetime import datetime
 from typing import Any
 
 from gridref.api.layout.labels import LabelPattern
-from gridref.combine import Combination, CombineOptions
-from gridref.combine.labelled import label_values, with_label
-from gridref.combine.options import Read
-from gridref.combine.plates import PlateImage, combine_plate
+from gridref.api.layout.sources import label_values, with_label
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.ome_zarr import axes_order
 from gridref.model.reshaping import squeeze
 
 # Parts that differ: numbers, dates, and a pattern that finds them
@@ -312,7 +308,8 @@ _BAND_DIM, _MASK = "band", "mask"
 
 
 def labelled_tiles(
-    scanned: Sequence[tuple[str, VirtualGroup]],
+    files: Sequence[str],
+    groups: list[VirtualGroup],
     found: Sequence[Mapping[str, Any]],
     pattern: LabelPattern,
 ) -> list[VirtualGroup]:
@@ -320,8 +317,6 @@ def labelled_tiles(
 
     Parameters
     ----------
-    scanned
-        Addresses and groups.
     found
         Labels of each by field. What the field ``variable`` says becomes the name of its variable.
 
@@ -330,11 +325,10 @@ def labelled_tiles(
     InvalidRequestError
         If a tile that is to be one variable holds several.
     """
-    groups = [group for _, group in scanned]
     if VARIABLE in pattern.fields:
         groups = [
             _as_variable(group, str(own[VARIABLE]), file)
-            for (file, group), own in zip(scanned, found, strict=True)
+            for file, group, own in zip(files, groups, found, strict=True)
         ]
     for dim in pattern.fields:
         if dim != VARIABLE:
@@ -388,125 +382,3 @@ def _renamed_level(level: Mapping[str, Any], names: Mapping[str, str]) -> dict[s
 def _without_band(array: VirtualArray) -> VirtualArray:
     axis = array.dims.index(_BAND_DIM) if _BAND_DIM in array.dims else -1
     return squeeze(array, (axis,)) if axis >= 0 and array.shape[axis] == 1 else array
-
-
-# Wells and fields of a plate
-
-_WELL = re.compile(r"([A-Za-z]{1,2})[-_]?0*(\d{1,3})")
-_OPERETTA = re.compile(r"r0*(\d+)c0*(\d+)f0*(\d+)")
-_WELL_IN_NAME = re.compile(r"(?:^|[_\-. ])([A-P])[-_]?0*([1-9]\d?)(?=[_\-. ]|$)")
-_AXIS_IN_NAME = re.compile(r"(?:^|[_\-. ])[TZC]P?\d+(?=[_\-. ]|$)", re.IGNORECASE)
-_CHANNEL_IN_NAME = re.compile(r"[_\-. ](?:w|ch|channel)[-_]?(\d{1,2})(?=[_\-. ]|$)", re.IGNORECASE)
-_FIELD_IN_NAME = re.compile(r"(?:^|[_\-. ])(?:field|site|f|s)[-_]?(\d+)", re.IGNORECASE)
-
-
-def combine_plate_files(
-    scanned: Sequence[tuple[str, VirtualGroup]],
-    pattern: LabelPattern | None,
-    read: Read,
-    rules: CombineOptions,
-) -> Combination:
-    """Lay the images of files out by the wells and fields that their names say.
-
-    Parameters
-    ----------
-    scanned
-        Addresses and groups.
-    pattern
-        What to find in names: ``{well}`` (``B02``), or ``{row}`` and ``{column}``; ``{field}``; and
-        dimensions that planes are along, like ``{c}``. Without a pattern wells like ``B02`` or
-        ``r02c03f01`` are looked for, fields like ``_f1`` or ``_s1``, and channels like ``_w1`` or
-        ``_ch1`` of images that have none themselves.
-
-    Raises
-    ------
-    InvalidRequestError
-        For names that say no well.
-    """
-    files = [file for file, _ in scanned]
-    found = [_usual(file) for file in files] if pattern is None else pattern.of_names(files)
-    fields = _channels(found, scanned) if pattern is None else list(pattern.fields)
-    planes = [name for name in fields if name not in ("well", "row", "column", "field")]
-    dims = [planes[place] for place in axes_order(planes)]
-    groups = [group for _, group in scanned]
-    for dim in dims:
-        values, _ = label_values([own[dim] for own in found])
-        groups = [with_label(g, dim, value) for g, value in zip(groups, values, strict=True)]
-    images = [
-        PlateImage(*_well(own, file), int(own.get("field", 0)), file, group)
-        for own, file, group in zip(found, files, groups, strict=True)
-    ]
-    name = os.path.basename(os.path.dirname(files[0].rstrip("/"))) or "plate"
-    return combine_plate(images, name=name, dims=dims, read=read, options=rules)
-
-
-def _channels(
-    found: Sequence[Mapping[str, Any]], scanned: Sequence[tuple[str, VirtualGroup]]
-) -> list[str]:
-    """The dimension of channels, if they tell files of one field apart, and no image has it."""
-    fields = {(own["row"], own["column"], own["field"]) for own in found}
-    told = {(own["row"], own["column"], own["field"], own.get("c")) for own in found}
-    is_said = all("c" in own for own in found) and len(fields) < len(told)
-    held = {dim for _, group in scanned for array in group.arrays.values() for dim in array.dims}
-    return ["c"] if is_said and "c" not in held else []
-
-
-def wells_in_names(files: Sequence[str]) -> list[str]:
-    """The wells, like ``A1``, that names in one of the usual forms say; none if one says none.
-
-    A single row C, F or P beside times, slices or channels (``P1_T0``) is no row of a plate: these
-    letters count channels, fields and positions, too. Nor is a row P alone.
-    """
-    try:
-        found = [_well(_usual(file), "") for file in files]
-    except InvalidRequestError:
-        return []
-    rows = {row for row, _ in found}
-    if rows == {"P"} or (len(rows) == 1 and rows <= {"C", "F"} and _names_axes(files)):
-        return []
-    return list(dict.fromkeys("".join(well) for well in found))
-
-
-def _names_axes(files: Sequence[str]) -> bool:
-    """Whether names say a time, slice or channel beside what may be the well."""
-    names = [_WELL_IN_NAME.sub("", os.path.basename(file), count=1) for file in files]
-    return any(_AXIS_IN_NAME.search(name) for name in names)
-
-
-def _usual(file: str) -> Mapping[str, Any]:
-    """Well, field and channel of a name in one of the usual forms."""
-    name = os.path.basename(file.rstrip("/"))
-    operetta = _OPERETTA.search(name)
-    if operetta is not None:
-        return {"row": operetta[1], "column": operetta[2], "field": operetta[3]}
-    well, field = _WELL_IN_NAME.search(name), _FIELD_IN_NAME.search(name)
-    if well is None:
-        raise InvalidRequestError(
-            "the file name contains no well such as B02 or r02c03f01: give a pattern, like "
-            "'{well}_s{field:d}'",
-            Place(source=file),
-        )
-    channel = _CHANNEL_IN_NAME.search(name, well.end())
-    said = {"row": well[1], "column": well[2], "field": field[1] if field else 0}
-    return said | ({"c": int(channel[1])} if channel else {})
-
-
-def _well(labels: Mapping[str, Any], file: str) -> tuple[str, str]:
-    """Row and column; rows that are numbers become letters."""
-    if "well" in labels:
-        parts = _WELL.fullmatch(str(labels["well"]))
-        if parts is None:
-            message = f"{labels['well']!r} is no well like B02"
-            raise InvalidRequestError(message, Place(source=file))
-        return parts[1].upper(), parts[2]
-    if not {"row", "column"} <= labels.keys():
-        raise InvalidRequestError("a pattern of plates has {well}, or {row} and {column}")
-    row = str(labels["row"])
-    return _letters(int(row)) if row.isdecimal() else row.upper(), str(labels["column"]).lstrip("0")
-
-
-def _letters(number: int) -> str:
-    """Rows by number from 1: A to Z, AA and so on."""
-    number -= 1
-    tens, ones = divmod(number, 26)
-    return (chr(64 + tens) if tens else "") + chr(65 + ones)

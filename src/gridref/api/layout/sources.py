@@ -2,22 +2,152 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from gridref.api.layout.labels import LabelPattern, duration_seconds
+from gridref.api.layout.labels import Label, LabelPattern, duration_seconds
 from gridref.combine.columns import source_name
-from gridref.combine.labelled import label_values, with_label
 from gridref.combine.labels import label_text
 from gridref.combine.options import Read
-from gridref.combine.report import Drift, DriftReport
+from gridref.combine.report import DriftReport
 from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.times import is_time_like
+from gridref.model.conventions import is_time_like
+
+# Groups with a label
+
+_TIME_UNITS = {
+    "D": "days",
+    "h": "hours",
+    "m": "minutes",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+}
+
+
+def with_label(
+    group: VirtualGroup, dim: str, label: Any, attrs: Mapping[str, Any] | None = None
+) -> VirtualGroup:
+    """A group with its label as a coordinate, which stacking lays along the new dimension.
+
+    Parameters
+    ----------
+    dim
+        Name of the dimension; its length is 1 if the group has it.
+    label
+        A number or a string.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the group has the dimension already, of another length than 1.
+    """
+    has_dim = any(dim in array.dims for array in _checked(group, dim).arrays.values())
+    values = np.asarray(label).reshape((1,) if has_dim else ())
+    coordinate = VirtualArray.from_numpy(values, (dim,) if has_dim else (), attrs)
+    return group.with_changes(arrays={**group.arrays, dim: coordinate})
+
+
+def with_labels(
+    groups: Iterable[VirtualGroup], dim: str | Sequence[str], labels: ArrayLike
+) -> Iterator[VirtualGroup]:
+    """Groups that can be stacked along a new dimension, with a label each.
+
+    Parameters
+    ----------
+    groups
+        The inputs. They may have the dimension with length 1.
+    labels
+        One label for each input: numbers, strings or ``datetime64``. They become the coordinate of
+        the dimension; times are kept as integers with CF ``units`` (CF conventions, 4.4).
+
+    Raises
+    ------
+    InvalidRequestError
+        For an input that has the dimension with another length than 1, or labels that are not one
+        for each input.
+    """
+    if not isinstance(dim, str):
+        raise InvalidRequestError(f"labels need the name of one dimension, got {dim!r}")
+    return _one_each(groups, dim, *label_values(labels))
+
+
+def stackable(groups: Iterable[VirtualGroup], dim: str) -> Iterator[VirtualGroup]:
+    """Groups that can be stacked along a new dimension, without labels.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an input that has the dimension with another length than 1.
+    """
+    return (_checked(group, dim) for group in groups)
+
+
+def _checked(group: VirtualGroup, dim: str) -> VirtualGroup:
+    """The group, which has no dimension of that name but of length 1."""
+    for name, array in group.arrays.items():
+        if dim in array.dims and (extent := array.sizes[dim]) != 1:
+            raise InvalidRequestError(
+                Message(
+                    f"it already has a dimension {dim!r} of length {extent}, and stacking makes a"
+                    " new one: choose another name, or concatenate along the existing one with ",
+                    Option("concat_dim", dim),
+                ),
+                Place(source_name(group), name),
+            )
+    return group
+
+
+def label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
+    """Labels as stored, and the attributes of their coordinate."""
+    values = np.asarray(labels)
+    if values.dtype == object:
+        values = _times(labels)
+    if values.ndim != 1 or values.dtype.kind not in "biufUSM":
+        raise InvalidRequestError(
+            f"labels must be a sequence of numbers, strings or times, got {values.dtype} of shape"
+            f" {values.shape}"
+        )
+    if values.dtype.kind != "M":
+        return values, {}
+    if np.isnat(values).any():
+        raise InvalidRequestError("labels must not contain NaT")
+    unit, count = np.datetime_data(values.dtype)
+    if unit not in _TIME_UNITS or count != 1:
+        unit = "D" if unit in ("Y", "M", "W") else "ns"
+        values = values.astype(f"M8[{unit}]")
+    units = f"{_TIME_UNITS[unit]} since 1970-01-01"
+    return values.astype(np.int64), {"units": units, "calendar": "proleptic_gregorian"}
+
+
+def _times(labels: ArrayLike) -> NDArray[Any]:
+    """Python's dates and times as ``datetime64``."""
+    try:
+        return np.asarray(labels, "M8[us]")
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(f"labels must be numbers, strings or times: {error}") from error
+
+
+def _one_each(
+    groups: Iterable[VirtualGroup], dim: str, labels: NDArray[Any], attrs: Mapping[str, str]
+) -> Iterator[VirtualGroup]:
+    """Each group with its label."""
+    for number, (group, label) in enumerate(itertools.zip_longest(groups, labels)):
+        if label is None or group is None:
+            inputs = "more inputs" if label is None else f"{number} inputs"
+            raise InvalidRequestError(
+                f"give one label for each input: got {len(labels)} for {inputs}"
+            )
+        yield with_label(group, dim, label, attrs)
+
 
 REPLACED, KEPT = "label-replaced", "label-kept"
 """Causes of drifts: a label contradicts a coordinate of the file, and takes its place or not."""
@@ -35,6 +165,7 @@ LabelSources = Mapping[str, LabelSource] | Callable[[str], Mapping[str, Any]]
 Scanned = Sequence[tuple[str, VirtualGroup]]
 
 _SOURCES = ("attribute", "variable", "constant", "column")
+_NUMBERS = ((int, r"[+-]?\d{1,18}"), (float, r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?"))
 _MOMENT = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?)?(Z|\+00:00)?")
 
 
@@ -92,23 +223,29 @@ def labelled_files(
         groups, dims = _by_pattern(scanned, pattern, pattern_of, noted), list(pattern.fields)
     if callable(labels):
         groups, found = _by_function(files, groups, labels, noted)
-        dims = list(dict.fromkeys([*dims, *found]))
-        return list(noted.noting(zip(before, groups, strict=True), dims)), dims
-    for dim, source in (labels or {}).items():
-        groups = _by_source(list(zip(files, groups, strict=True)), dim, source, noted)
-    dims = list(dict.fromkeys([*dims, *(labels or {})]))
+    else:
+        found = list(labels or ())
+        for dim, source in (labels or {}).items():
+            groups = _by_source(list(zip(files, groups, strict=True)), dim, source, noted)
+    dims = list(dict.fromkeys([*dims, *found]))
     return list(noted.noting(zip(before, groups, strict=True), dims)), dims
+
+
+def found_labels(
+    scanned: Scanned, pattern: LabelPattern, of: str | None
+) -> tuple[list[VirtualGroup], list[dict[str, Label]]]:
+    """The labels that a pattern finds in names, or in an attribute, which the groups then lack."""
+    files, groups = [file for file, _ in scanned], [group for _, group in scanned]
+    if of is None:
+        return groups, pattern.of_names(files)
+    found = pattern.of_attributes([group.attrs for group in groups], of, files)
+    return [without_attribute(group, of) for group in groups], found
 
 
 def _by_pattern(
     scanned: Scanned, pattern: LabelPattern, pattern_of: str | None, noted: Contradicted
 ) -> list[VirtualGroup]:
-    files, groups = [file for file, _ in scanned], [group for _, group in scanned]
-    if pattern_of is None:
-        found = pattern.of_names(files)
-    else:
-        found = pattern.of_attributes([group.attrs for group in groups], pattern_of, files)
-        groups = [without_attribute(group, pattern_of) for group in groups]
+    groups, found = found_labels(scanned, pattern, pattern_of)
     for dim in pattern.fields:
         values, _ = label_values([own[dim] for own in found])
         known = pattern.n_known(dim)
@@ -217,10 +354,9 @@ def _stored(values: Sequence[Any]) -> tuple[Any, dict[str, str]]:
     texts = [value for value in values if isinstance(value, str)]
     if len(texts) < len(values):
         return label_values(values)
-    for read in (_integers, _numbers):
-        numbers = read(texts)
-        if numbers is not None:
-            return np.asarray(numbers), {}
+    for kind, form in _NUMBERS:
+        if all(re.fullmatch(form, text) for text in texts):
+            return np.asarray([kind(text) for text in texts]), {}
     if all(map(_MOMENT.fullmatch, texts)):
         plain = [text.removesuffix("Z").removesuffix("+00:00") for text in texts]
         finest = "ns" if any("." in text for text in plain) else "s"
@@ -228,15 +364,6 @@ def _stored(values: Sequence[Any]) -> tuple[Any, dict[str, str]]:
     if all(re.fullmatch(r"P\S+", text) for text in texts):
         return np.asarray([duration_seconds(text) for text in texts]), {"units": "seconds"}
     return label_values(texts)
-
-
-def _integers(texts: Sequence[str]) -> list[int] | None:
-    return list(map(int, texts)) if all(re.fullmatch(r"[+-]?\d{1,18}", t) for t in texts) else None
-
-
-def _numbers(texts: Sequence[str]) -> list[float] | None:
-    number = r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?"
-    return list(map(float, texts)) if all(re.fullmatch(number, t) for t in texts) else None
 
 
 def _labelled(
@@ -250,7 +377,8 @@ def _labelled(
     """Groups with their labels; those that have a coordinate of the dimension keep it."""
     labelled = []
     for group, value in zip(groups, values, strict=True):
-        if dim in _indexed(group):
+        own = group.arrays.get(dim)
+        if own is not None and own.dims == (dim,):
             noted.keeping(group, dim, value, attrs, n_known)
             labelled.append(group)
         else:
@@ -258,16 +386,12 @@ def _labelled(
     return labelled
 
 
-def _indexed(group: VirtualGroup) -> Collection[str]:
-    return {name for name, array in group.arrays.items() if array.dims == (name,)}
-
-
 @dataclass(frozen=True, eq=False)
 class Contradicted:
     """Coordinates of files that other labels contradict, noted while files are labelled."""
 
     read: Read
-    cases: dict[tuple[str, str], dict[str, list[str]]] = field(default_factory=dict)
+    cases: dict[tuple[str, str, str], dict[str, list[str]]] = field(default_factory=dict)
 
     def noting(
         self, pairs: Iterable[tuple[VirtualGroup, VirtualGroup]], dims: Sequence[str]
@@ -321,7 +445,7 @@ class Contradicted:
 
     def _note(self, cause: str, dim: str, group: VirtualGroup, was: str, now: str) -> None:
         case = f"{was} in the file, {now} as its label"
-        cases = self.cases.setdefault((cause, dim), {})
+        cases = self.cases.setdefault((cause, dim, _ANSWERS[cause]), {})
         cases.setdefault(case, []).append(source_name(group) or "")
 
     def _text(self, array: VirtualArray) -> str:
@@ -333,20 +457,7 @@ class Contradicted:
 
     def told(self, report: DriftReport) -> DriftReport:
         """The report, with a drift for each coordinate that labels contradict."""
-        numbers = {name: number for number, name in enumerate(report.files)}
-        drifts = [
-            Drift.of(
-                cause,
-                dim,
-                {
-                    case: [numbers[name] for name in names if name in numbers]
-                    for case, names in cases.items()
-                },
-                _ANSWERS[cause],
-            )
-            for (cause, dim), cases in self.cases.items()
-        ]
-        return replace(report, drifts=(*drifts, *report.drifts))
+        return report.with_noted(self.cases)
 
 
 def _in_words(label: Any, attrs: Mapping[str, Any]) -> str:

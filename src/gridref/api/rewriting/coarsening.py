@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.model.levels import factors_of, level_shape
-from gridref.model.missing import MissingValues
+from gridref.model.conventions import MissingValues
+from gridref.model.overlay import factors_of, level_shape
 
 METHODS = ("mean", "min", "max", "mode", "nearest")
 """How an element is made of its window; missing values do not count, except for ``nearest``."""

@@ -30,8 +30,8 @@ from gridref.io.ahead import DaemonThreads, map_ahead
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid
-from gridref.model.levels import level_shape
 from gridref.model.manifest import ChunkManifest
+from gridref.model.overlay import level_shape
 from gridref.serve.reader import Reader
 from gridref.serve.views import ArrayView
 

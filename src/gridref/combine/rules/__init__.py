@@ -1,4 +1,4 @@
-"""Rules of drift, one module a rule: how inputs that differ become one.
+"""Rules of drift: how inputs that differ become one.
 
 `gridref.combine.level` applies them, in an order that has reasons.
 """

@@ -17,9 +17,8 @@ import numpy as np
 from gridref.combine.columns import Column, Kind, Notes, value_text
 from gridref.combine.rules.packing import Packing
 from gridref.errors import Message, Option
-from gridref.model.array import VirtualArray
+from gridref.model.array import CF_FLAGS, Enumeration, VirtualArray
 from gridref.model.encoding import Codec, Encoding
-from gridref.model.enumeration import CF_FLAGS, Enumeration
 
 type _Names = dict[tuple[str, int], tuple[int, int | None]]
 """Number and bit mask by name; the integer tells apart names that one file repeats."""

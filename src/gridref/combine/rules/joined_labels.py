@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from gridref.combine.boxes import stretches
 from gridref.combine.columns import Column, Notes
-from gridref.combine.rules.gaps import no_data_of
-from gridref.combine.rules.packing import Packing, unpack_all
+from gridref.combine.rules.packing import Packing, no_data_of, unpack_all
 from gridref.combine.values import Values, same_values
 from gridref.errors import Message, NotRepresentableError, Option
 from gridref.model.array import VirtualArray
@@ -49,7 +48,7 @@ class LabelPositions:
     def concern(self, column: Column, dim: str) -> bool:
         """Whether all arrays of a column with the dimension are as long as the labels."""
         return all(
-            array.shape[array.dims.index(dim)] == self.extents.get(file)
+            array.sizes[dim] == self.extents.get(file)
             for file, array in zip(column.files, column.arrays, strict=True)
             if dim in array.dims
         )

@@ -1,13 +1,16 @@
-"""Unpack variables whose scale, offset or fill differ between inputs (CF conventions, 8.1).
+"""Find numbers that mean the same in all inputs: packing, dtypes, and fill values of gaps.
 
-Where all inputs pack alike, values stay packed. Where they do not, every block is unpacked with its
-own numbers, and the array holds floats, with NaN where the file says "no data". The dtype of the
-floats is the one that xarray decodes to.
+Where all inputs pack alike (CF conventions, 8.1), values stay packed. Where scale, offset or fill
+differ, every block is unpacked with its own numbers, and the array holds floats, with NaN where the
+file says "no data". The dtype of the floats is the one that xarray decodes to.
+
+A gap, where an input lacks a variable, reads as "no data". A variable without a fill value becomes
+floats with NaN. Padded 64-bit integers get a fill value instead, as floats do not hold all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from gridref.combine.columns import Column, Kind, Notes, value_keys, value_text
-from gridref.errors import NotRepresentableError, UnsupportedFeatureError
-from gridref.model.array import VirtualArray
+from gridref.errors import Message, NotRepresentableError, Option, UnsupportedFeatureError
+from gridref.model.array import VirtualArray, zero_of
 from gridref.model.encoding import Encoding, Unpacking
 from gridref.model.joining import recast
+from gridref.model.scan_report import LEFT_OUT, Fate
 
 PACKING_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
 
@@ -279,3 +283,188 @@ def without_packing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str,
     """Attributes of the unpacked floats."""
     kept = {name: value for name, value in attrs.items() if name not in PACKING_ATTRIBUTES}
     return {**kept, "_FillValue": dtype.type(np.nan)}
+
+
+# One dtype
+
+
+def resolve_dtype(column: Column, notes: Notes) -> np.dtype[Any] | None:
+    """The common dtype; None where there is none, which is noted as a problem."""
+    dtypes = list(dict.fromkeys(kind.array.dtype for kind in column.kinds))
+    if len(dtypes) == 1:
+        return dtypes[0]
+    cases = column.cases(lambda kind: str(kind.array.dtype))
+    common = _common(dtypes)
+    if common is None:
+        notes.conflict("dtype-differs", column.path, "dtypes", cases, "they have no common one")
+        return None
+    if not all(_holds(common, dtype) for dtype in dtypes) and not notes.options.lossy:
+        advice = Message(
+            f"{common} does not hold all values; ", Option("lossy", True), " rounds them to it"
+        )
+        notes.conflict("dtype-differs", column.path, "dtypes", cases, advice)
+        return None
+    notes.drift("dtype", column.path, cases, f"promoted to {common}")
+    return common
+
+
+def _common(dtypes: list[np.dtype[Any]]) -> np.dtype[Any] | None:
+    if len(dtypes) == 1:
+        return dtypes[0]
+    names = {dtype.names for dtype in dtypes}
+    if names != {None}:
+        return _common_compound(dtypes) if len(names) == 1 else None
+    kinds = {dtype.kind for dtype in dtypes}
+    if not (kinds <= set("biufc") or (len(kinds) == 1 and kinds <= set("SUmM"))):
+        return None
+    if "b" in kinds and len(kinds) > 1:
+        return None
+    return np.result_type(*dtypes)
+
+
+def _common_compound(dtypes: list[np.dtype[Any]]) -> np.dtype[Any] | None:
+    """Member by member: strings, for example, are as wide as the longest of each file."""
+    members = []
+    for name in dtypes[0].names or ():
+        parts = [dtype[name] for dtype in dtypes]
+        common = _common(list(dict.fromkeys(part.base for part in parts)))
+        if common is None or len({part.shape for part in parts}) > 1:
+            return None
+        members.append((name, common, parts[0].shape))
+    return np.dtype(members)
+
+
+def _holds(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
+    """Whether every value of one dtype is one of another."""
+    if narrow.kind in "iu" and wide.kind in "fc":
+        part = wide if wide.kind == "f" else np.dtype(f"f{wide.itemsize // 2}")
+        bits = np.iinfo(narrow).bits - (narrow.kind == "i")
+        return bool(bits <= np.finfo(part).nmant + 1)
+    return np.can_cast(narrow, wide, "safe")
+
+
+# Gaps of variables that some inputs lack
+
+_FILL_VALUES = {"int64": -9223372036854775806, "uint64": 18446744073709551614}
+
+
+def note_damaged(notes: Notes) -> None:
+    """Note arrays that are corrupt in some files and not in others: they are not absent there."""
+    damaged = [(n, f) for n, g in enumerate(notes.inputs) for f in g.report.with_fate(Fate.DAMAGED)]
+    for path in dict.fromkeys(finding.path.strip("/") for _, finding in damaged):
+        if any(path in group for group in notes.inputs):
+            files = [n for n, finding in damaged if finding.path.strip("/") == path]
+            reason = next(f.reason for _, f in damaged if f.path.strip("/") == path)
+            message: str = Message(
+                f"it is corrupt in these files and intact in others: {reason}; restore these "
+                "files. ",
+                Option("on_unsupported", "skip"),
+                " treats it as absent there",
+            )
+            notes.problem("variable-damaged", path, message, files)
+
+
+def lacking_files(column: Column, lengths: Mapping[int, int]) -> list[int]:
+    """Files that have rows along the dimension, but not the variable."""
+    if len(column.files) == len(lengths):
+        return []
+    having = set(column.files)
+    return [file for file, extent in sorted(lengths.items()) if extent and file not in having]
+
+
+def fill_for_gaps(
+    column: Column, lacking: Sequence[int], named: str, notes: Notes, *, covered: bool
+) -> tuple[Column, Any] | None:
+    """What to show where files lack a variable, as the rule for that says.
+
+    Parameters
+    ----------
+    lacking
+        Files that have the places along the dimension, but not the variable.
+    named
+        The dimension, whose own labels cannot be made up.
+    covered
+        Whether other files hold the variable in all places of those that lack it.
+
+    Returns
+    -------
+    tuple or None
+        The column, unpacked to floats if need be, and the fill value that gaps read as (None where
+        there are none). None where the variable is left out or cannot be filled.
+    """
+    if not lacking:
+        return column, None
+    if _have_no_samples(column, lacking, notes):
+        return column, column.first.dtype.type(0)
+    rule = notes.options.join
+    if rule in ("exact", "override"):
+        message: str = Message(
+            "some files lack it; ",
+            Option("join", "outer"),
+            " shows missing blocks there, ",
+            Option("join", "inner"),
+            " leaves the variable out of all",
+        )
+        notes.problem("variable-missing", column.path, message, lacking)
+        return None
+    cases = {"there": list(column.files), "missing": list(lacking)}
+    if rule == "inner":
+        notes.drift("variable-missing", column.path, cases, LEFT_OUT)
+        return None
+    if column.name == named:
+        message = "the files lack labels along the dimension, so gaps cannot be placed"
+        notes.problem("variable-missing", column.path, message, lacking)
+        return None
+    if covered:
+        notes.drift("variable-missing", column.path, cases, "taken from the files that have it")
+        return column, None
+    column, fill = _with_fill(column)
+    notes.drift("variable-missing", column.path, cases, f"missing blocks read as {fill!r}")
+    return column, fill
+
+
+def _have_no_samples(column: Column, lacking: Sequence[int], notes: Notes) -> bool:
+    """Whether a variable counts samples, and files without it have none there."""
+    sample = column.first.attrs.get("sample_dimension")
+    path = column.path.rpartition("/")[0]
+    return isinstance(sample, str) and not any(
+        sample in array.dims and own.rpartition("/")[0] == path
+        for file in lacking
+        for own, array in notes.inputs[file].all_arrays().items()
+    )
+
+
+def _with_fill(column: Column) -> tuple[Column, Any]:
+    """A value that says "no data" in the array, unpacking it to floats where it has none."""
+    fill = no_data_of(column.first)
+    if fill is not None:
+        return column, fill
+    floats = unpack_all(column)
+    return floats, floats.first.dtype.type(np.nan)
+
+
+def with_padding(column: Column) -> tuple[Column, Any]:
+    """A column, and the value that says "no data" where none of its files holds anything.
+
+    Integers that have none become floats, but for those of 64 bits, which floats cannot hold: they
+    get netCDF's default fill value (``NC_FILL_INT64`` in its header ``netcdf.h``).
+    """
+    dtype = column.first.dtype
+    if str(dtype) not in _FILL_VALUES or no_data_of(column.first) is not None:
+        return _with_fill(column)
+    fill = dtype.type(_FILL_VALUES[str(dtype)])
+    filled = column.map_kinds(
+        lambda _, array: array.with_changes(attrs={**array.attrs, "_FillValue": fill})
+    )
+    return filled, fill
+
+
+def no_data_of(array: VirtualArray) -> Any:
+    """The stored value that says "no data" in an array; None for integers that have none."""
+    dtype = array.dtype
+    if dtype.kind in "SUT" or dtype.kind not in "biuf":
+        return zero_of(dtype)
+    declared = array.attrs.get("_FillValue", array.attrs.get("missing_value"))
+    if declared is not None and Packing.of(array).fills:
+        return np.asarray(declared).reshape(-1)[0].astype(dtype)
+    return dtype.type(np.nan) if dtype.kind == "f" else None

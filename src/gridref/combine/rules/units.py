@@ -1,23 +1,39 @@
-"""Convert units that differ between inputs, if the caller asks for it.
+"""Bring numbers and times whose units differ into the units of the first file.
 
-Without that, different units are a problem. Input are numbers and their bounds.
+Numbers are converted if the caller asks for it; otherwise different units are a problem. Times, and
+durations, are changed exactly or not at all: integers by integer arithmetic, floats where the sum
+has no rounding error (the error term of Knuth's TwoSum, The Art of Computer Programming 2, 4.2.2),
+and otherwise as whole ticks of the coarsest unit, from seconds to nanoseconds, that holds every
+value. Coordinates whose units agree with the first file's are not rewritten. Bounds of a variable
+are in its units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridref.combine.columns import Column, Kind, Notes, value_text
 from gridref.combine.rules.packing import Packing, float_dtype, rescaled, without_packing
+from gridref.combine.values import Values
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray
+from gridref.model.conventions import (
+    GREGORIAN_START_NS,
+    UNIT_NAMES,
+    TimeBase,
+    duration_base,
+    is_time_like,
+    text_of,
+    units_with,
+)
 from gridref.model.encoding import Unpacking
 from gridref.model.joining import recast
-from gridref.model.reference_systems import text_of
-from gridref.model.times import is_time_like
 
 Factor = tuple[float, float]
 _SAME: Factor = (1.0, 0.0)
@@ -132,3 +148,438 @@ def _converted(
     if "units" in attrs:
         attrs["units"] = target
     return floats.with_changes(encodings=encodings, attrs=attrs)
+
+
+# Times: exact arithmetic on the numbers of time coordinates
+
+_INT64 = np.iinfo(np.int64)
+
+NO_TIME = int(_INT64.min)
+"""What integers hold where there is no time."""
+
+
+@dataclass(frozen=True, eq=False)
+class TimePart:
+    """One file's part of a time coordinate or of its bounds."""
+
+    column: int
+    position: int
+    base: TimeBase
+    array: VirtualArray
+
+
+def _valid(part: TimePart, values: Values) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Values, and which of them are times."""
+    data = values.of(part.array)
+    valid = np.ones(data.shape, bool) if data.dtype.kind != "f" else ~np.isnan(data)
+    for fill in Packing.of(part.array).fills:
+        valid &= data != fill
+    return data, valid
+
+
+def all_gregorian(parts: Sequence[TimePart], values: Values) -> bool:
+    """Whether no time is before the Gregorian calendar's first day, 1582-10-15."""
+    for part in parts:
+        data, valid = _valid(part, values)
+        if valid.any():
+            first = data[valid].min()
+            if int(first * 1.0) * part.base.unit_ns + part.base.epoch_ns < GREGORIAN_START_NS:
+                return False
+    return True
+
+
+def factors(base: TimeBase, target: TimeBase) -> tuple[int, int]:
+    """Factor and offset, in the target's units, that turn times of one base into those of another.
+
+    Hours since 1970-01-02, in minutes since 1970-01-01: the factor is 60, the offset 1440.
+    """
+    return base.unit_ns // target.unit_ns, (base.epoch_ns - target.epoch_ns) // target.unit_ns
+
+
+def sums_exactly(part: TimePart, target: TimeBase, values: Values) -> bool:
+    """Whether scaling and shifting in float64 never rounds."""
+    if any(encoding.unpacking is not None for encoding in part.array.encodings):
+        return False  # shifted already, with other files: one sum more might round
+    ratio, shift = factors(part.base, target)
+    dtype = part.array.dtype
+    if dtype.kind in "iu" and dtype.itemsize <= 4:
+        return 2**32 * ratio + abs(shift) < 2**53
+    data, valid = _valid(part, values)
+    if dtype.kind in "iu":
+        largest = (
+            max(abs(int(data[valid].min())), abs(int(data[valid].max()))) if valid.any() else 0
+        )
+        return largest * ratio + abs(shift) < 2**53
+    wide = np.where(valid, data, 0).astype(np.float64)
+    return _sum_without_rounding(wide, valid, ratio, float(shift)) is not None
+
+
+def in_units(
+    part: TimePart, target: TimeBase, values: Values, *, has_fill: bool
+) -> NDArray[Any] | None:
+    """Values in the target's units, in the file's own kind of number; None if that would round."""
+    data, valid = _valid(part, values)
+    if not has_fill and data.dtype.kind != "f" and not valid.all():
+        return None
+    ratio, rest = divmod(part.base.unit_ns, target.unit_ns)
+    shift, shift_rest = divmod(part.base.epoch_ns - target.epoch_ns, target.unit_ns)
+    if rest or (shift_rest and data.dtype.kind != "f"):
+        return None
+    if data.dtype.kind in "iu":
+        return _scaled_integers(data, valid, ratio, shift)
+    delta = shift + shift_rest / target.unit_ns
+    if shift_rest and delta * target.unit_ns != shift * target.unit_ns + shift_rest:
+        return None
+    wide = np.where(valid, data, 0).astype(np.float64)
+    return _sum_without_rounding(wide, valid, ratio, delta)
+
+
+def _sum_without_rounding(
+    wide: NDArray[np.float64], valid: NDArray[np.bool_], ratio: int, delta: float
+) -> NDArray[np.float64] | None:
+    """``wide * ratio + delta``, NaN where not valid; None if any step would round."""
+    scaled = wide * ratio
+    total = scaled + delta
+    back = total - scaled
+    error = (scaled - (total - back)) + (delta - back)
+    if (error[valid] != 0).any() or (scaled / ratio != wide).any() or not _exact(scaled, ratio):
+        return None
+    return np.where(valid, total, np.nan)
+
+
+def _exact(scaled: NDArray[np.float64], ratio: int) -> bool:
+    """Whether products with a ratio are what the file means.
+
+    A fraction whose product is whole and below 2^53 was rounded in the file: 0.001 us are 1 ns.
+    """
+    return ratio == 1 or bool(
+        ((scaled == np.rint(scaled)) & (np.abs(scaled) < 2.0**53) & (ratio < 2**53)).all()
+    )
+
+
+def _scaled_integers(
+    data: NDArray[Any], valid: NDArray[np.bool_], ratio: int, shift: int
+) -> NDArray[np.int64] | None:
+    held = data[valid]
+    if held.size:
+        ends = (int(held.min()) * ratio + shift, int(held.max()) * ratio + shift)
+        extreme = max(map(abs, (*ends, ends[0] - shift, ends[1] - shift, shift)))
+        if extreme > _INT64.max:
+            return None
+    result = np.full(data.shape, NO_TIME, np.int64)
+    result[valid] = held.astype(np.int64) * ratio + shift
+    return result
+
+
+def in_ticks(part: TimePart, target: TimeBase, values: Values) -> NDArray[np.int64] | None:
+    """Values as whole ticks of the target; None if they are none."""
+    data, valid = _valid(part, values)
+    shift = part.base.epoch_ns - target.epoch_ns
+    if data.dtype.kind == "f":
+        nanoseconds = _whole_nanoseconds(np.where(valid, data, 0), part.base)
+        if nanoseconds is None:
+            return None
+        whole: NDArray[Any] = nanoseconds
+        ratio = 1
+    else:
+        whole, ratio = data, part.base.unit_ns
+    common = np.gcd.reduce(whole[valid].astype(np.int64)) if valid.any() else 0
+    if (int(common) * ratio) % target.unit_ns or shift % target.unit_ns:
+        return None
+    if ratio % target.unit_ns:
+        if ratio != 1:
+            return None
+        return _scaled_integers(whole // target.unit_ns, valid, 1, shift // target.unit_ns)
+    return _scaled_integers(whole, valid, ratio // target.unit_ns, shift // target.unit_ns)
+
+
+def _whole_nanoseconds(data: NDArray[Any], base: TimeBase) -> NDArray[np.int64] | None:
+    """Floating times as the nanoseconds that readers show; None if they are too many.
+
+    xarray cuts times of the standard calendars at the nanosecond, cftime rounds others to the
+    microsecond.
+    """
+    wide = data.astype(np.float64)
+    if base.calendar in ("standard", "proleptic_gregorian"):
+        ns = np.trunc(wide * base.unit_ns)
+    else:
+        ns = np.rint(wide * (base.unit_ns / 1000)) * 1000
+    return None if (np.abs(ns) >= 2.0**63).any() else ns.astype(np.int64)
+
+
+# Times and durations of all files in the units of the first
+
+INLINE_LIMIT_BYTES = 2**20
+"""Above this size in any input times stay where they are, and are scaled and shifted on reading.
+
+Inputs are files, or what batches of files have become.
+"""
+
+REWRITTEN_LIMIT_BYTES = 2**28
+"""Above this size in all, times that would round on reading are a problem and not rewritten."""
+
+
+def resolve_times(columns: Mapping[str, Column], notes: Notes, values: Values) -> dict[str, Column]:
+    """Express every time coordinate, and its bounds, in the units of its first file.
+
+    Scalars and coordinates of durations, too: xarray writes zeros as days, and others as hours.
+    """
+    result = dict(columns)
+    for name, column in columns.items():
+        if not (any(is_time_like(kind.array.attrs) for kind in column.kinds) or _lasts(column)):
+            continue
+        members = [name, *_time_bounds_of(column, columns)]
+        changed = _resolve([result[member] for member in members], notes, values)
+        result.update(zip(members, changed, strict=True))
+    return result
+
+
+def _lasts(column: Column) -> bool:
+    """Whether a column has durations, one or a line of them, in every file."""
+    arrays = [kind.array for kind in column.kinds]
+    return all(array.ndim < 2 and duration_base(array.attrs) is not None for array in arrays)
+
+
+def _time_bounds_of(column: Column, columns: Mapping[str, Column]) -> list[str]:
+    names = [
+        text_of(kind.array.attrs, attribute)
+        for kind in column.kinds
+        for attribute in ("bounds", "climatology")
+    ]
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if name in columns
+        and not any(is_time_like(kind.array.attrs) for kind in columns[name].kinds)
+    ]
+
+
+def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column]:
+    main = columns[0]
+    bases = _bases(main, notes)
+    if bases is None:
+        return columns
+    calendars = {base.calendar for base in bases.values()}
+    cases = main.cases(lambda kind: _described(kind.array.attrs))
+    if len(calendars) > 1 and not calendars <= {"standard", "proleptic_gregorian"}:
+        advice = "the same date is another day in each: build a catalog for each calendar"
+        notes.conflict("calendar-differs", main.path, "calendars", cases, advice)
+        return columns
+    parts = [
+        TimePart(number, position, bases[file], array)
+        for number, column in enumerate(columns)
+        for position, (file, array) in enumerate(zip(column.files, column.arrays, strict=True))
+        if file in bases
+    ]
+    target = bases[main.files[0]]
+    needed = [part for part in parts if len(calendars) > 1 or part.base != target]
+    if not all(values.available(part.array) for part in needed):
+        advice = "converting them needs their values, which cannot be read here"
+        notes.conflict("time-units-differ", main.path, "units", cases, advice)
+        return columns
+    if len(calendars) > 1 and not all_gregorian(parts, values):
+        advice = "dates before 1582-10-15 are not the same days in both"
+        notes.conflict("calendar-differs", main.path, "calendars", cases, advice)
+        return columns
+    return _Times(columns, parts, target, cases, notes, values).reencoded()
+
+
+def _bases(column: Column, notes: Notes) -> dict[int, TimeBase] | None:
+    """The time base of every file; None where units agree anyway, or cannot be understood."""
+    texts = {_described(kind.array.attrs) for kind in column.kinds}
+    if len(texts) == 1:
+        return None
+    lasts = _lasts(column)
+    bases: dict[int, TimeBase] = {}
+    for kind in column.kinds:
+        base = duration_base(kind.array.attrs) if lasts else TimeBase.of(kind.array.attrs)
+        packing = Packing.of(kind.array)
+        if base is None or packing.scale is not None or packing.offset is not None:
+            cases = column.cases(lambda kind: _described(kind.array.attrs))
+            advice = f"{_described(kind.array.attrs)!r} cannot be brought on others exactly"
+            notes.conflict("time-units-differ", column.path, "units", cases, advice)
+            return None
+        bases.update(dict.fromkeys(column.files_of(kind), base))
+    return bases
+
+
+def _described(attrs: Mapping[str, Any]) -> str:
+    calendar = attrs.get("calendar")
+    units = value_text(attrs.get("units"))
+    return units if calendar is None else f"{units} ({value_text(calendar)})"
+
+
+@dataclass(frozen=True, eq=False)
+class _Times:
+    """A time coordinate and its bounds in all files, and the units that they are to have.
+
+    Attributes
+    ----------
+    columns
+        The coordinate, then its bounds.
+    parts
+        Each file's part of them.
+    target
+        Units and reference date of the first file.
+    cases
+        Files by their units, in words.
+    """
+
+    columns: list[Column]
+    parts: list[TimePart]
+    target: TimeBase
+    cases: dict[str, list[int]]
+    notes: Notes
+    values: Values
+
+    def reencoded(self) -> list[Column]:
+        """The columns in the same units; unchanged, with a problem noted, where that cannot be."""
+        if all(map(self._is_same, self.parts)):
+            self._note("they mean the same")
+            return _with_units(self.columns, self.parts, {}, self.target.unit_ns, {})
+        if any(part.array.nbytes > INLINE_LIMIT_BYTES for part in self.parts):
+            kept = self._kept_virtual()
+            if kept is not None:
+                return kept
+            if sum(part.array.nbytes for part in self.parts) > REWRITTEN_LIMIT_BYTES:
+                return self._refused(
+                    "so many times cannot be given one reference date exactly; combine parts of"
+                    " the files"
+                )
+        return self._rewritten()
+
+    def _is_same(self, part: TimePart) -> bool:
+        base, target = part.base, self.target
+        return base.epoch_ns == target.epoch_ns and base.unit_ns == target.unit_ns
+
+    def _note(self, resolution: str) -> None:
+        self.notes.drift("time-units", self.columns[0].path, self.cases, resolution)
+
+    def _refused(self, advice: str) -> list[Column]:
+        path = self.columns[0].path
+        self.notes.conflict("time-units-differ", path, "units", self.cases, advice)
+        return self.columns
+
+    def _rewritten(self) -> list[Column]:
+        """New values in the first file's units, or in whole ticks of a finer one."""
+        has_fill = [bool(Packing.of(column.first).fills) for column in self.columns]
+        converted = {
+            number: in_units(part, self.target, self.values, has_fill=has_fill[part.column])
+            for number, part in enumerate(self.parts)
+            if not self._is_same(part)
+        }
+        units = self.columns[0].first.attrs["units"]
+        if all(result is not None for result in converted.values()):
+            self._note(f"re-encoded exactly as {units!r}")
+            return _with_units(self.columns, self.parts, converted, self.target.unit_ns, {})
+        finest = [min(part.base.unit_ns for part in self.parts)] if _lasts(self.columns[0]) else []
+        for unit_ns in (*finest, 10**9, 10**6, 10**3, 1):
+            ticks = {
+                number: in_ticks(part, self.target.in_unit(unit_ns), self.values)
+                for number, part in enumerate(self.parts)
+            }
+            if all(result is not None for result in ticks.values()):
+                self._note(f"re-encoded as {units_with(units, unit_ns)!r}")
+                fill = {"_FillValue": NO_TIME}
+                return _with_units(self.columns, self.parts, ticks, unit_ns, fill)
+        return self._refused("they have no common unit that holds every value in 64 bits")
+
+    def _kept_virtual(self) -> list[Column] | None:
+        """Scale and shift every block on reading; None if that would round."""
+        target, bases = self.target, [part.base for part in self.parts]
+        shifts = {base.epoch_ns - target.epoch_ns for base in bases}
+        wanted = math.gcd(target.unit_ns, *(base.unit_ns for base in bases), *shifts)
+        unit_ns = max((ns for ns in UNIT_NAMES if wanted % ns == 0), default=1)
+        base = target.in_unit(unit_ns)
+        if not all(sums_exactly(part, base, self.values) for part in self.parts):
+            return None
+        arrays = [list(column.arrays) for column in self.columns]
+        units = units_with(self.columns[0].first.attrs["units"], unit_ns)
+        for part in self.parts:
+            first = self.columns[part.column].first
+            attrs = without_packing(_attrs(part.array, first, unit_ns, {}), np.dtype("f8"))
+            if "units" in attrs:
+                attrs["units"] = units
+            arrays[part.column][part.position] = _shifted(part, base).with_changes(attrs=attrs)
+        self._note(f"shifted exactly on reading, as {units!r}")
+        pairs = zip(self.columns, arrays, strict=True)
+        return [column.with_arrays(changed) for column, changed in pairs]
+
+
+def _shifted(part: TimePart, target: TimeBase) -> VirtualArray:
+    """The same stored chunks, unpacked to the target's unit and epoch."""
+    ratio, shift = factors(part.base, target)
+    packing = Packing.of(part.array)
+    unpacking = Unpacking(
+        None if ratio == 1 else float(ratio),
+        None if shift == 0 else float(shift),
+        tuple(sorted(packing.fills)),
+        packing.unsigned,
+        "float64",
+    )
+    floats = recast(part.array, np.dtype("f8"), np.float64(np.nan))
+    if unpacking == Unpacking():
+        return floats
+    return floats.with_changes(
+        encodings=tuple(replace(known, unpacking=unpacking) for known in floats.encodings)
+    )
+
+
+def _with_units(
+    columns: list[Column],
+    parts: Sequence[TimePart],
+    converted: Mapping[int, NDArray[Any] | None],
+    unit_ns: int,
+    extra: Mapping[str, Any],
+) -> list[Column]:
+    """Put new values and units in position."""
+    arrays = [list(column.arrays) for column in columns]
+    reference = [column.first for column in columns]
+    for number, part in enumerate(parts):
+        first = reference[part.column]
+        attrs = _attrs(part.array, first, unit_ns, extra)
+        data = converted.get(number)
+        if data is None:
+            changed = part.array.with_changes(attrs=attrs)
+        else:
+            changed = _inline(data, part.array.dims, attrs, first, extra)
+        arrays[part.column][part.position] = changed
+    return [column.with_arrays(new) for column, new in zip(columns, arrays, strict=True)]
+
+
+def _attrs(
+    array: VirtualArray, first: VirtualArray, unit_ns: int, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    attrs = dict(array.attrs)
+    for name in ("units", "calendar", "_FillValue", "missing_value"):
+        attrs.pop(name, None)
+        if name in first.attrs:
+            attrs[name] = first.attrs[name]
+    if extra:
+        attrs.pop("missing_value", None)
+        if "units" in attrs:
+            attrs["units"] = units_with(attrs["units"], unit_ns)
+        attrs.update({name: np.int64(value) for name, value in extra.items()})
+    return attrs
+
+
+def _inline(
+    data: NDArray[Any],
+    dims: tuple[str, ...],
+    attrs: dict[str, Any],
+    first: VirtualArray,
+    extra: Mapping[str, Any],
+) -> VirtualArray:
+    """New values as an inline array, in the first file's dtype where that holds them."""
+    fills = Packing.of(first).fills
+    if not extra and fills:
+        fill = next(iter(fills))
+        absent = np.isnan(data) if data.dtype.kind == "f" else data == NO_TIME
+        data = np.where(absent, np.asarray(fill, data.dtype), data)
+    narrow = data
+    if not extra and first.dtype.kind in "iuf":
+        with np.errstate(all="ignore"):
+            narrow = data.astype(first.dtype)
+        same = (narrow.astype(data.dtype) == data) | ((data != data) & (narrow != narrow))
+        narrow = narrow if bool(same.all()) else data
+    return VirtualArray.from_numpy(narrow, dims, attrs, None if not extra else np.int64(0))

@@ -33,7 +33,7 @@ from gridref.catalog.folder import publish_file
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.io import absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import direction, wkt_of
+from gridref.model.conventions import direction, wkt_of
 from gridref.options import check_choice
 from gridref.secrets import shown_address
 from gridref.serve.views import View, ViewOptions, show

@@ -52,7 +52,7 @@ from gridref.faces.web.tiles import (
 )
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
-from gridref.model.reference_systems import text_of
+from gridref.model.conventions import text_of
 
 _ALWAYS = ("snapshot", "overlay")
 """What any query may say."""

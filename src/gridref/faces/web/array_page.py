@@ -41,7 +41,7 @@ from gridref.faces.web.frame import (
 from gridref.faces.web.geotiff_file import may_be_raster
 from gridref.faces.web.levels import Level, levels, looks
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import compass_of
+from gridref.model.conventions import compass_of
 from gridref.model.zarr_metadata import data_type_to_json
 from gridref.serve.views import ArrayView, View
 from gridref.typing import Int64Array

@@ -21,7 +21,7 @@ from gridref.faces.web.frame import (
 )
 from gridref.io import is_local
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import text_of
+from gridref.model.conventions import text_of
 from gridref.secrets import shown_address
 
 # Names of sources: below their common folder, whose place is not shown

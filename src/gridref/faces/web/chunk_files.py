@@ -26,8 +26,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Codec, EdgePolicy, Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.model.zarr_attributes import attributes_to_json
-from gridref.model.zarr_metadata import data_type_to_json
+from gridref.model.zarr_metadata import attributes_to_json, data_type_to_json
 
 _TYPES = frozenset(
     {"bool", "string", "float16", "float32", "float64"}

@@ -25,7 +25,7 @@ from gridref.faces.web.levels import Level
 from gridref.faces.web.meaning import below, groups_around
 from gridref.faces.web.part import GoesOn, Part, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import referred_names, text_of
+from gridref.model.conventions import referred_names, text_of
 from gridref.serve.reader import Reader
 
 MOST_ELEMENTS = 2**26

@@ -13,7 +13,7 @@ from typing import Any
 
 from gridref.faces.web.meaning import array_at, below, groups_around, sweep_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import compass_of, text_of, wkt_of
+from gridref.model.conventions import compass_of, text_of, wkt_of
 
 _NAMES = {
     **dict.fromkeys(("latitude", "lat", "nav_lat", "xlat", "lats", "tlat", "geolat"), "N"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from gridref.faces.web.meaning import Meaning, date_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import compass_of
+from gridref.model.conventions import compass_of
 
 type ReadEnds = Callable[[VirtualArray], tuple[Any, Any]]
 """Reads the first and the last element of an array of one dimension."""

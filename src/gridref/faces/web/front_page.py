@@ -22,7 +22,7 @@ from gridref.faces.web.extent import Ends, Reach, extents, reach_of
 from gridref.faces.web.frame import VIEWER, Content, Links, asset, markup, page, section, table, tag
 from gridref.faces.web.levels import Level, previewed
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import text_of
+from gridref.model.conventions import text_of
 
 # What can be searched of a catalog
 

@@ -28,7 +28,7 @@ from gridref.faces.web.levels import Level
 from gridref.faces.web.meaning import NUMBERS, Meaning
 from gridref.faces.web.part import GoesOn, Labels, Part, ReadLabels, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import compass_of, text_of
+from gridref.model.conventions import compass_of, text_of
 from gridref.serve.reader import Reader
 
 MOST_BANDS = 4096

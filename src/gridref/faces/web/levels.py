@@ -15,7 +15,7 @@ from gridref.faces.web.look import LOOK_BYTES, MOST_ALONG, MOST_LOOK_BYTES, USUA
 from gridref.faces.web.meaning import array_at, below, groups_around, nexus_axis, stated
 from gridref.faces.web.part import Along, Part, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import compass_of, direction, text_of
+from gridref.model.conventions import compass_of, direction, text_of
 
 MOST_LEVELS = 32
 _PREVIEWED_ALONG = 256

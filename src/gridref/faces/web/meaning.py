@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import text_of
+from gridref.model.conventions import text_of
 
 # Arrays and groups by their paths
 

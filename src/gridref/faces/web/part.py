@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError
 from gridref.faces.web.meaning import date_of
 from gridref.model.array import VirtualArray
+from gridref.model.conventions import compass_of, text_of
 from gridref.model.projection import SliceProjection
-from gridref.model.reference_systems import compass_of, text_of
 from gridref.serve.plan import plan_with_overlays
 from gridref.serve.reader import Reader
 

@@ -28,8 +28,7 @@ from gridref.faces.xarray.encoding import variable_encoding
 from gridref.faces.xarray.lazy import LazyVirtualArray
 from gridref.formats import ScanOptions
 from gridref.io import Allow, SourcePool
-from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.enumeration import CF_FLAGS
+from gridref.model.array import CF_FLAGS, VirtualArray, VirtualGroup
 from gridref.options import check_names, options_of, verb
 from gridref.secrets import shown_address
 from gridref.serve.reader import Reader

@@ -15,7 +15,7 @@ import xarray as xr
 
 from gridref.api.building import Job
 from gridref.api.kept_scans import user_folder
-from gridref.api.layout.cubes import flat, nested_urls
+from gridref.api.layout.layouts import flat, nested_urls
 from gridref.api.opening import subgroup
 from gridref.api.outcomes import RunOptions
 from gridref.api.readable import reader_for

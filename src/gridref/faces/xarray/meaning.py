@@ -16,8 +16,8 @@ from gridref.combine.rules.flags import named_numbers
 from gridref.combine.rules.packing import Packing, float_dtype
 from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.model.array import VirtualArray
+from gridref.model.conventions import TimeBase, is_time_like
 from gridref.model.joining import cast_scalar, recast
-from gridref.model.times import TimeBase, is_time_like
 
 ADVICE = "gridref.open_virtual_mfdataset and gridref.concat resolve that"
 

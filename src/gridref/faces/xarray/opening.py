@@ -9,30 +9,37 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import xarray as xr
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
 from gridref.api.building import Job
-from gridref.api.layout.cubes import (
-    Rules,
+from gridref.api.decoding import coordinate_names
+from gridref.api.layout.facts import Facts
+from gridref.api.layout.joined_variables import Joining
+from gridref.api.layout.layouts import (
+    Combining,
+    Labels,
+    Layout,
+    Mosaic,
+    Ragged,
+    Row,
+    Stack,
     combine_nested,
     flat,
     nested_alike,
     nested_urls,
 )
-from gridref.api.layout.facts import Facts
-from gridref.api.layout.joined_variables import Joining
-from gridref.api.layout.layouts import Combining, Labels, Layout, Mosaic, Ragged, Row, Stack
 from gridref.api.opened_data import open_data
 from gridref.api.opening import subgroup
 from gridref.api.readable import reader_for
 from gridref.api.scan import scan_each
 from gridref.api.units import with_converter
 from gridref.combine import Combination, CombineOptions, DriftReport, combine
-from gridref.combine.options import Read
+from gridref.combine.options import Read, Repeat
 from gridref.combine.values import with_labels_at_hand
 from gridref.errors import CombineError, InvalidRequestError, Message, Option
 from gridref.faces.xarray.virtual_dataset import (
@@ -45,13 +52,69 @@ from gridref.faces.xarray.written_groups import dataset_to_group, tree_to_group
 from gridref.formats import ScanOptions, expand_files, kept_elements
 from gridref.io import keeps_at_hand
 from gridref.model.array import VirtualGroup
-from gridref.options import check_choice, options_of, verb
+from gridref.options import check_choice, check_names, options_of, verb
 
 _COMPARISONS = (
     "equals", "no_conflicts", "override", "identical", "broadcast_equals", "minimal"
 )  # fmt: skip
 """What xarray's ``compat`` can be."""
 _OVERLAP = {"by_coords": "raise", "nested": "keep"}
+
+Repeated = str | Collection[str] | None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How files are combined, with rules for data variables and for coordinates, as in xarray.
+
+    Attributes
+    ----------
+    options
+        All other rules.
+    data_vars, coords
+        Which variables without the dimension are repeated along it: ``"minimal"``, ``"different"``
+        or ``"all"``, or the names of those that are. With `data_vars` None data variables are
+        stacked along a new dimension, and none is repeated along an existing one.
+
+    Raises
+    ------
+    InvalidRequestError
+        For another text.
+    """
+
+    options: CombineOptions = field(default_factory=CombineOptions)
+    data_vars: Repeated = None
+    coords: Repeated = "minimal"
+
+    def __post_init__(self) -> None:
+        for name in ("data_vars", "coords"):
+            if isinstance(getattr(self, name), str):
+                check_choice(name, getattr(self, name), get_args(Repeat))
+
+    def of(self, groups: Sequence[VirtualGroup]) -> CombineOptions:
+        """The options for some groups.
+
+        Raises
+        ------
+        InvalidRequestError
+            For the name of a variable that no group has.
+        """
+        if self.data_vars is None and self.coords == "minimal":
+            return self.options
+        known = {name for group in groups for name in group.arrays}
+        coordinates = set().union(*(coordinate_names(g.arrays, g.attrs) for g in groups))
+        repeated = _rules_of("coords", self.coords, coordinates)
+        if self.data_vars is not None:
+            repeated |= _rules_of("data_vars", self.data_vars, known - coordinates)
+        return replace(self.options, repeated={**repeated, **self.options.repeated})
+
+
+def _rules_of(option: str, wanted: Repeated, names: Collection[str]) -> dict[str, Any]:
+    if isinstance(wanted, str):
+        return dict.fromkeys(names, wanted)
+    listed = list(wanted or ())
+    check_names(option, listed, names, "variable")
+    return {**dict.fromkeys(names, "minimal"), **dict.fromkeys(listed, "all")}
 
 
 class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):

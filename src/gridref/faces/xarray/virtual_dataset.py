@@ -26,7 +26,7 @@ from gridref.faces.xarray.duck_array import LOAD_LIMIT_BYTES, VirtualDuckArray
 from gridref.faces.xarray.meaning import files_of
 from gridref.faces.xarray.written_groups import ORIGINAL
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.times import TimeBase, is_time_like
+from gridref.model.conventions import TimeBase, is_time_like
 from gridref.options import refuses_unknown
 from gridref.secrets import shown_address
 from gridref.serve.reader import Reader

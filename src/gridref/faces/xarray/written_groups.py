@@ -20,7 +20,7 @@ from gridref.errors import InvalidRequestError
 from gridref.faces.xarray.duck_array import VirtualDuckArray
 from gridref.faces.xarray.lazy import is_lazy, lazy_virtual_array
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.times import TimeBase, is_time_like
+from gridref.model.conventions import TimeBase, is_time_like
 
 ORIGINAL = "gridref_original"
 """Key of a loaded variable's encoding that holds the virtual array that it was read from."""

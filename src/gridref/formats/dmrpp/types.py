@@ -25,8 +25,8 @@ from gridref.formats.dmrpp.document import (
     number,
 )
 from gridref.limits import beyond, limits
+from gridref.model.array import CF_FLAGS, Enumeration
 from gridref.model.encoding import Codec, bytes_codec
-from gridref.model.enumeration import CF_FLAGS, Enumeration
 
 _BYTE_ORDERS = {None: False, "LE": False, "BE": True}
 _PADDINGS = {"null_term": "terminated", "null_pad": "zeros", "space_pad": "spaces"}

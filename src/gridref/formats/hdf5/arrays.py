@@ -52,8 +52,7 @@ from gridref.formats.hdf5.virtual import virtual_blocks
 from gridref.formats.options import ScanOptions
 from gridref.learned import FORMS
 from gridref.limits import beyond, limits
-from gridref.model.array import VirtualArray
-from gridref.model.enumeration import CF_FLAGS, Enumeration
+from gridref.model.array import CF_FLAGS, Enumeration, VirtualArray
 from gridref.model.joining import concatenate, missing_array, missing_like
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.scan_report import Fate

@@ -38,7 +38,7 @@ from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import Advice, MetadataPieces, Organisation
 from gridref.io import ScanFile
 from gridref.model.array import VirtualGroup
-from gridref.model.reference_systems import referred_names
+from gridref.model.conventions import referred_names
 from gridref.model.scan_report import Fate
 
 # The file as a virtual group

@@ -41,7 +41,7 @@ from gridref.io import ScanFile
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, shared_encoding
 from gridref.model.manifest import ChunkManifest
-from gridref.model.multiscales import geo_multiscales
+from gridref.model.ome_zarr import geo_multiscales
 from gridref.model.scan_report import Fate
 
 _SMALLEST_SIDE = 128

@@ -43,8 +43,7 @@ from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Encoding, transpose_codec
 from gridref.model.grid import ChunkGrid, chunk_counts
 from gridref.model.manifest import ChunkManifest, Source
-from gridref.model.multiscales import geo_multiscales
-from gridref.model.ome_zarr import axes_order, axis_type, image_attributes, omero
+from gridref.model.ome_zarr import axes_order, axis_type, geo_multiscales, image_attributes, omero
 from gridref.model.scan_report import Fate, Finding
 
 # One image as a virtual array

@@ -65,8 +65,7 @@ from gridref.model.array import VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import Source
 from gridref.model.source_policy import common_folders
-from gridref.model.zarr_attributes import attributes_to_json
-from gridref.model.zarr_metadata import ArrayMetadata, group_document
+from gridref.model.zarr_metadata import ArrayMetadata, attributes_to_json, group_document
 from gridref.serve.pages import ReferencePage, References
 from gridref.serve.views import View, ViewOptions
 from gridref.typing import Int64Array

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gridref.model.placing import boxes_of
+from gridref.model.joining import boxes_of
 
 
 @given(hnp.arrays(np.int64, hnp.array_shapes(min_dims=0, max_side=5), elements=st.integers(-1, 2)))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gridref.api.layout.plates import PlateImage, combine_plate
 from gridref.combine import Combination
-from gridref.combine.plates import PlateImage, combine_plate
 from gridref.model.array import VirtualGroup
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gridref.combine.forecasts import ForecastAxes, _stretches
+from gridref.api.layout.forecasts import ForecastAxes, _stretches
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.placing import lay_out
+from gridref.model.joining import lay_out
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
@@ -128,7 +128,7 @@ def test_which_elements_there_are() -> None:
 def test_stretches_have_a_run_or_a_step_in_common(
     run: list[int], step: list[int], expected: list[tuple[int, int]]
 ) -> None:
-    from gridref.combine.forecasts import Picks
+    from gridref.api.layout.forecasts import Picks
 
     picks = Picks(np.arange(len(run)), np.array(run, np.int64), np.array(step, np.int64))
     assert [(part.start, part.stop) for part in _stretches(picks)] == expected

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gridref.api.aggregations import Fragment, combine_fragments
 from gridref.combine import CombineOptions
-from gridref.combine.fragments import Fragment, combine_fragments
 from gridref.model.array import VirtualArray
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly

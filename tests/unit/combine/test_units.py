@@ -1,14 +1,76 @@
-"""Reference dates by plain counting: every day of a calendar is one more than the day before."""
+"""Units of times of several files, their calendars, and exact arithmetic on them."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
+import cftime
+import numpy as np
 import pytest
 
-from gridref.model.times import UNIT_NAMES, UNIT_NS, TimeBase, is_time_like, units_with
+from gridref.combine import CombineOptions, combine
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import (
+    GREGORIAN_START_NS,
+    UNIT_NAMES,
+    UNIT_NS,
+    TimeBase,
+    is_time_like,
+    units_with,
+)
+from gridref.testing.builders import chunked_array
+from gridref.testing.reference_reader import read_slowly
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "unit"),
+    [
+        ((0.5, "hours since 2009-01-01"), (90.0, "minutes since 2009-01-03"), "seconds"),
+        ((0.3, "days since 2009-01-01"), (864.0, "seconds since 2009-01-03"), "seconds"),
+        ((0.125, "seconds since 2009-01-01"), (0.1, "seconds since 2009-01-02"), "milliseconds"),
+        ((1.0, "seconds since 2009-01-01"), (0.3, "seconds since 2009-01-02"), "milliseconds"),
+        ((0.0625, "seconds since 2009-01-01"), (0.1, "seconds since 2009-01-02"), "microseconds"),
+    ],
+)
+def test_ticks_are_the_largest_that_hold_every_time(
+    first: tuple[float, str], second: tuple[float, str], unit: str
+) -> None:
+    parts = [times([value], units) for value, units in (first, second)]
+    done = combine(parts, "time", read=read_slowly, options=CombineOptions(overlap="keep"))
+    assert done.group is not None
+    joined = done.group.arrays["time"]
+    expected = np.concatenate([decoded(part.arrays["time"]) for part in parts])
+    np.testing.assert_array_equal(decoded(joined), expected)
+    assert joined.dtype == np.int64
+    assert str(joined.attrs["units"]).startswith(f"{unit} since 2009-01-01")
+
+
+def test_times_that_are_missing_do_not_keep_others_from_whole_seconds() -> None:
+    first = times([0, -1, 7200], "seconds since 2000-01-01", "i8", _FillValue=np.int64(-1))
+    second = times([1, -1], "days since 2000-02-01", "i8", _FillValue=np.int64(-1))
+    done = combine([first, second], "time", read=read_slowly)
+    assert done.group is not None
+    expected = np.concatenate([decoded(part.arrays["time"]) for part in (first, second)])
+    np.testing.assert_array_equal(decoded(done.group.arrays["time"]), expected)
+
+
+def times(values: list[Any], units: str, code: str = "f8", **attrs: Any) -> VirtualGroup:
+    data = np.array(values, code)
+    array = chunked_array(data, data.shape, ("time",), attrs={"units": units, **attrs})
+    return VirtualGroup({"time": array})
+
+
+def decoded(array: VirtualArray) -> Any:
+    import xarray as xr
+
+    variable = xr.Variable(array.dims, read_slowly(array), dict(array.attrs))
+    return xr.conventions.decode_cf_variable("v", variable).values
+
+
+# Every day
 
 DAY_NS = 86400 * 10**9
 LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -159,3 +221,100 @@ def test_which_units_are_those_of_times() -> None:
 @pytest.mark.parametrize("date", ["2000-12-31", "2000-01-31", "2000-01-01"])
 def test_the_ends_of_years_and_months_are_dates(date: str) -> None:
     assert TimeBase.of({"units": f"days since {date}"}) is not None
+
+
+# Calendars
+
+CALENDARS = ["standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day"]
+DATES = ["0001-01-01", "1582-09-20", "1582-10-04", "1582-10-15", "1900-03-01", "2000-02-28"]
+
+
+def base(since: str, calendar: str = "standard") -> TimeBase | None:
+    return TimeBase.of({"units": f"days since {since}", "calendar": calendar})
+
+
+@pytest.mark.parametrize("calendar", CALENDARS)
+@pytest.mark.parametrize("date", DATES)
+def test_days_between_dates_are_those_of_cftime(date: str, calendar: str) -> None:
+    start, later = base(date, calendar), base("2001-03-01", calendar)
+    assert start is not None
+    assert later is not None
+    there = cftime.datetime(2001, 3, 1, calendar=calendar)
+    days = int(cftime.date2num(there, f"days since {date}", calendar))
+    assert (later.epoch_ns - start.epoch_ns) == days * DAY_NS
+
+
+@pytest.mark.parametrize("calendar", ["noleap", "all_leap", "360_day"])
+def test_the_first_day_of_year_0_is_day_0(calendar: str) -> None:
+    found = base("0000-01-01", calendar)
+    assert found is not None
+    assert found.epoch_ns == 0
+
+
+@pytest.mark.parametrize(
+    ("zone", "minutes"),
+    [
+        ("", 0),
+        ("Z", 0),
+        ("+05:30", 330),
+        ("-0145", -105),
+        ("+2", 120),
+        ("-11", -660),
+        ("0:00", 0),
+        ("00:00", 0),
+    ],
+)
+def test_time_zones_are_taken_off(zone: str, minutes: int) -> None:
+    there, here = base(f"2000-01-01 00:00:00 {zone}".rstrip()), base("2000-01-01")
+    assert there is not None
+    assert here is not None
+    assert here.epoch_ns - there.epoch_ns == minutes * 60 * 10**9
+
+
+@pytest.mark.parametrize(
+    "date", ["2000-13-01", "2000-00-01", "2000-01-32", "2000-01-00", "2000-01-01 00:00:30:00"]
+)
+def test_dates_that_are_none(date: str) -> None:
+    assert base(date) is None
+
+
+@pytest.mark.parametrize("calendar", ["standard", "proleptic_gregorian", "julian"])
+def test_year_0_is_not_understood_where_readers_differ(calendar: str) -> None:
+    assert base("0000-01-01", calendar) is None
+
+
+def calendar_times(values: Any, units: str, calendar: str) -> VirtualArray:
+    data = np.asarray(values)
+    attrs = {"units": units, "calendar": calendar}
+    return chunked_array(data, data.shape, ("time",), attrs=attrs)
+
+
+def test_the_first_gregorian_day_is_the_same_in_both_calendars() -> None:
+    """One day earlier it is not, and is refused."""
+    late = calendar_times([5], "days since 2000-01-01", "standard")
+    for day, fits in ((0, True), (-1, False)):
+        first = calendar_times([day], "days since 1582-10-15", "proleptic_gregorian")
+        done = combine(
+            [VirtualGroup({"time": first}), VirtualGroup({"time": late})],
+            "time",
+            read=read_slowly,
+            options=CombineOptions(),
+        )
+        assert (done.group is not None) == fits
+    assert base("1582-10-15").epoch_ns == GREGORIAN_START_NS
+
+
+@pytest.mark.parametrize("calendar", ["noleap", "360_day", "standard"])
+def test_fractions_of_days_are_the_times_that_they_were(calendar: str) -> None:
+    parts = [
+        calendar_times([0.0, 0.25, 1.123456], "days since 2000-01-01", calendar),
+        calendar_times([0.5, 0.125], "days since 2000-01-03 06:00:00", calendar),
+    ]
+    done = combine([VirtualGroup({"time": part}) for part in parts], "time", read=read_slowly)
+    assert done.group is not None
+    joined = done.group.arrays["time"]
+
+    def dates(array: VirtualArray) -> list[Any]:
+        return list(cftime.num2date(read_slowly(array), array.attrs["units"], calendar))
+
+    assert dates(joined) == [*dates(parts[0]), *dates(parts[1])]

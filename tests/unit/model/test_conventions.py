@@ -6,7 +6,7 @@ import pyproj
 import pytest
 from rasterio.transform import Affine
 
-from gridref.model.reference_systems import authority_code, geotransform, wkt_of
+from gridref.model.conventions import authority_code, geotransform, wkt_of
 
 CODES = [4326, 32632, 3035, 3857, 27700]
 
