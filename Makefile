@@ -102,7 +102,7 @@ fuzz: env ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/property $(ARGS)
 
 kill: env ## kill writers of catalogs at N_KILLS (1000) random moments; KILL_SEED draws others
-	N_KILLS=$${N_KILLS:-1000} $(BIN)/python -m pytest --timeout=0 tests/integration/test_two_writers.py -k killed $(ARGS)
+	N_KILLS=$${N_KILLS:-1000} $(BIN)/python -m pytest --timeout=0 tests/integration/test_writers.py -k killed $(ARGS)
 
 overlay-changes: env ## change an archive with overlays at N_CHANGES (10000) random steps, and find no stale value; SEED draws others
 	$(BIN)/python -m tests.integration.overlay_archive $${N_CHANGES:-10000} $${SEED:-1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -13,6 +14,9 @@ from typing import Any
 import uvicorn
 
 from gridref.faces.http.server import GuardedConnection
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+"""Header fields of a browser that asks for a page."""
 
 
 class _Server(uvicorn.Server):
@@ -51,3 +55,10 @@ def running(app: Any, http: Any = GuardedConnection) -> Iterator[str]:
         server.should_exit = True
         thread.join(20)
         listener.close()
+
+
+def rows_of(page: str, title: str = "Overlays") -> list[list[str]]:
+    """Cells of the table below a title of a page."""
+    table = page.partition(f"<h2>{title}</h2>")[2].partition("</table>")[0]
+    rows = table.partition("<tbody>")[2].split("<tr>")[1:]
+    return [re.findall(r"<t[hd][^>]*>([^<]*)", row) for row in rows]

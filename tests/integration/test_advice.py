@@ -517,7 +517,7 @@ TESTED_ELSEWHERE = {
     **_all(
         "api/rechunking.py",
         "chunks=",
-        by="integration/test_overlay_commands.py::test_write_list_update_and_drop",
+        by="integration/test_overlays.py::test_write_list_update_and_drop",
     ),
     **_all(
         "api/rewriting/plan.py",
@@ -543,7 +543,7 @@ TESTED_ELSEWHERE = {
     **_all(
         "catalog/opening.py",
         "pending='fill'",
-        by="integration/test_declaring.py::test_strict_readers_raise",
+        by="integration/test_append.py::test_strict_readers_raise",
     ),
     **_all(
         "combine/rules/packing.py",
@@ -563,17 +563,17 @@ TESTED_ELSEWHERE = {
     **_all(
         "combine/placement.py",
         "layout=Ragged()",
-        by="integration/test_archive_kinds.py::test_what_differs_beside_sweeps_is_kept_by_file",
+        by="integration/test_families.py::test_what_differs_beside_sweeps_is_kept_by_file",
     ),
     **_all(
         "errors.md values-differ",
         "layout=Ragged()",
-        by="integration/test_archive_kinds.py::test_advice_that_loses_nothing_is_taken_and_told",
+        by="integration/test_families.py::test_advice_that_loses_nothing_is_taken_and_told",
     ),
     **_all(
         "combine/level.py",
         "layout=Ragged()",
-        by="integration/test_archive_kinds.py::test_advice_that_loses_nothing_is_taken_and_told",
+        by="integration/test_families.py::test_advice_that_loses_nothing_is_taken_and_told",
     ),
     **_all(
         "combine/instances.py",
@@ -622,7 +622,7 @@ TESTED_ELSEWHERE = {
             where,
             "layout=Groups(frequency=True)",
             "join='outer'",
-            by="integration/test_layout_groups.py::"
+            by="integration/test_layouts.py::"
             "test_times_of_different_spacing_are_a_problem_with_two_ways_out",
         ).items()
     },
@@ -634,8 +634,7 @@ TESTED_ELSEWHERE = {
     **_all(
         "api/building.py",
         "overwrite=True",
-        by="integration/test_reported_changes.py::"
-        "test_a_catalog_that_is_there_is_replaced_when_asked_only",
+        by="integration/test_plan.py::test_a_catalog_that_is_there_is_replaced_when_asked_only",
     ),
     **_all(
         "io/identity.py",
@@ -643,7 +642,7 @@ TESTED_ELSEWHERE = {
         by="integration/test_moving.py::test_copies_are_refused_where_identity_is_strict",
     ),
     **{
-        (where, "index_files='offsets'"): "integration/test_grib_index_files.py::test_offsets_only"
+        (where, "index_files='offsets'"): "integration/test_scan_grib.py::test_offsets_only"
         for where in ("codecs/grib.py", "serve/grids.py")
     },
     **_all(
@@ -659,12 +658,12 @@ TESTED_ELSEWHERE = {
     **_all(
         "api/file_changes.py",
         "vanished='skip'",
-        by="integration/test_replacing.py::test_what_has_changed_is_found",
+        by="integration/test_replace.py::test_what_has_changed_is_found",
     ),
     **_all(
         "api/layout/discovery.py",
         "layout='first'",
-        by="integration/test_layouts_found.py::test_several_layouts_are_listed_with_what_each_gives",
+        by="integration/test_layouts.py::test_several_layouts_are_listed_with_what_each_gives",
     ),
     **_all(
         "api/layout/layouts.py",
@@ -674,7 +673,7 @@ TESTED_ELSEWHERE = {
     **_all(
         "api/layout/layouts.py",
         "layout='nested'",
-        by="integration/test_virtual_mfdataset.py::test_it_does_what_xarray_does",
+        by="integration/test_virtual_datasets.py::test_it_does_what_xarray_does",
     ),
     **_all(
         "api/layout/forecasts.py",

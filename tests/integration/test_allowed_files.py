@@ -14,7 +14,7 @@ import zarr
 import gridref
 from gridref.errors import InvalidRequestError, UnsupportedFeatureError
 from tests.command import run_command
-from tests.integration.test_scan_tiff_generated import write_ome_set
+from tests.integration.test_scan_tiff import write_ome_set
 
 VALUES = np.arange(12, dtype="<i4")
 

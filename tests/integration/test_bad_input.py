@@ -1,4 +1,4 @@
-"""Bad files, lost sources and broken catalogs: a specific error of ours, never a fill value."""
+"""Bad files, sources that fail, broken catalogs: a specific error of ours, never a fill value."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Callable
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import h5py
 import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.zip import ZipFileSystem
 
 import gridref
+from gridref.api.readable import reader_for
 from gridref.errors import (
     CatalogCorruptError,
     CatalogNotFoundError,
@@ -26,18 +36,25 @@ from gridref.errors import (
     GridrefError,
     InvalidRequestError,
     LeftOutWarning,
+    NotRepresentableError,
     ReadError,
     SourceChangedError,
     SourceFormatError,
     SourceUnavailableError,
+    UnsupportedFeatureError,
 )
+from gridref.io import RetryPolicy, SourcePool, describe_source
+from gridref.model.manifest import Source
+from gridref.serve.reader import never_absent
+from tests.attack_doors import DOORS, Read, told_at_a_door
 from tests.by_name import by_name
 from tests.command import run_command
+from tests.http_server import RANGE_FAULTS, Site, serving
 from tests.integration.archives import write_months
 
-Read = Callable[[Path], object]
+ReadCatalog = Callable[[Path], object]
 
-READERS: dict[str, Read] = {
+READERS: dict[str, ReadCatalog] = {
     "fsspec": lambda catalog: xr.open_zarr(f"gridref::file://{catalog}", chunks=None)["tas"].values,
     "store": lambda catalog: np.asarray(
         zarr.open_group(gridref.open_store(catalog), mode="r")["tas"][...]
@@ -309,3 +326,330 @@ def test_something_else_is_not_overwritten(archive: tuple[list[Path], Path]) -> 
         gridref.build(files, target, "time")
     assert (target / "thesis.txt").read_text() == "years of work"
     shutil.rmtree(target)
+
+
+VALUES = np.random.default_rng(3).integers(1, 2**31, (40, 50)).astype("i4")
+
+
+def write(path: Path) -> Path:
+    """A file whose values are none of its fill value."""
+    with h5py.File(path, "w") as file:
+        file.create_dataset("a", data=VALUES, chunks=(10, 20), compression="gzip", shuffle=True)
+    return path
+
+
+def assert_refused(read: Read, catalog: Path) -> None:
+    """Whether a door says that reading failed."""
+    with told_at_a_door(GridrefError):
+        read(catalog, "a")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_archive_that_vanished(tmp_path: Path, door: str) -> None:
+    archive, catalog = tmp_path / "x.zip", tmp_path / "cube.gridref"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(write(tmp_path / "a.nc"), "a.nc")
+    gridref.build([f"zip://a.nc::file://{archive}"], catalog)
+    np.testing.assert_array_equal(DOORS[door](catalog, "a"), VALUES)
+    archive.unlink()
+    ZipFileSystem.clear_instance_cache()  # as in a new process
+    assert_refused(DOORS[door], catalog)
+    archive.write_bytes(b"PK\x05\x06 cut")
+    assert_refused(DOORS[door], catalog)
+
+
+def test_threads_share_an_archive(tmp_path: Path) -> None:
+    content = np.arange(200_000, dtype="<u4").tobytes()
+    (tmp_path / "a.bin").write_bytes(content)
+    with tarfile.open(tmp_path / "x.tar", "w") as file:
+        file.add(tmp_path / "a.bin", "a.bin")
+    pool, source = SourcePool(), Source(f"tar://a.bin::file://{tmp_path}/x.tar", len(content))
+
+    def read(number: int) -> bool:
+        start = number * 997 % 700_000
+        return bytes(pool.read(source, start, 5000)) == content[start : start + 5000]
+
+    with ThreadPoolExecutor(16) as threads:
+        assert all(threads.map(read, range(600)))
+
+
+class Breaking(MemoryFileSystem):
+    """A filesystem that raises what it is told to, in place of bytes."""
+
+    protocol = "breaking"
+    store: dict[str, Any] = {}  # noqa: RUF012 - fsspec's own
+    pseudo_dirs = [""]  # noqa: RUF012
+    error: Exception | None = None
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        return super()._strip_protocol(path.replace("breaking://", "memory://"))
+
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **kwargs: Any) -> bytes:
+        if Breaking.error is not None:
+            raise Breaking.error
+        return super().cat_file(path, start, end, **kwargs)
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        if Breaking.error is not None:
+            raise Breaking.error
+        return super().info(path, **kwargs)
+
+
+@pytest.fixture
+def breaking(tmp_path: Path) -> Iterator[Path]:
+    """A catalog of a file on a filesystem that breaks."""
+    fsspec.register_implementation("breaking", Breaking, clobber=True)
+    fsspec.filesystem("breaking").pipe_file("/in/a.nc", write(tmp_path / "a.nc").read_bytes())
+    gridref.build(["breaking://in/a.nc"], tmp_path / "cube.gridref")
+    try:
+        yield tmp_path / "cube.gridref"
+    finally:
+        Breaking.error = None
+
+
+@pytest.mark.long(but=14)
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError("a.nc"),
+        KeyError("a.nc"),
+        IsADirectoryError("a.nc"),
+        NotADirectoryError("a.nc"),
+        zipfile.BadZipFile("no zip"),
+        RecursionError(),
+        ValueError("no size"),
+    ],
+    ids=repr,
+)
+def test_no_exception_of_a_filesystem_reads_as_fill(
+    breaking: Path, door: str, error: Exception
+) -> None:
+    Breaking.error = error
+    assert_refused(DOORS[door], breaking)
+    Breaking.error = None
+    np.testing.assert_array_equal(DOORS[door](breaking, "a"), VALUES)
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), FileNotFoundError("x"), IndexError("x")])
+def test_nothing_that_means_absent_leaves_a_read(error: Exception) -> None:
+    with pytest.raises(ReadError) as caught, never_absent():
+        raise error
+    assert caught.value.__cause__ is error
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    content = write(tmp_path / "a.nc").read_bytes()
+    with serving(Site({"/a.nc": content}, {"/a.nc": '"v1"'})) as running:
+        yield running
+
+
+@pytest.mark.long(but=3)
+@pytest.mark.parametrize("door", DOORS)
+def test_wrong_answers_to_ranges(site: Site, tmp_path: Path, door: str) -> None:
+    catalog = tmp_path / "cube.gridref"
+    gridref.build([f"{site.url}/a.nc"], catalog)
+    for fault in RANGE_FAULTS:
+        site.fault = fault
+        assert_refused(DOORS[door], catalog)
+    site.fault = None
+    np.testing.assert_array_equal(DOORS[door](catalog, "a"), VALUES)
+
+
+@pytest.mark.parametrize("fault", RANGE_FAULTS)
+def test_nothing_of_a_wrong_answer_is_kept(site: Site, tmp_path: Path, fault: str) -> None:
+    catalog, reader = tmp_path / "cube.gridref", reader_for()
+    gridref.build([f"{site.url}/a.nc"], catalog)
+    array = gridref.open_catalog(catalog).arrays["a"]
+    site.fault = fault
+    with pytest.raises(ReadError, match=r"a\.nc"):
+        reader.read(array, ...)
+    site.fault = None
+    np.testing.assert_array_equal(reader.read(array, ...), VALUES)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("fault", [name for name in RANGE_FAULTS if name != "of a longer file"])
+def test_a_pool_never_takes_them(site: Site, fault: str, known: bool) -> None:
+    source = describe_source(f"{site.url}/a.nc")
+    pool = SourcePool(retry=RetryPolicy(2, 0.01), identity="check" if known else "skip")
+    site.fault = fault
+    with pytest.raises(ReadError, match=r"bytes 600-700"):
+        pool.read(source, 600, 100)
+
+
+def test_several_parts_are_never_taken_for_one_range(site: Site, tmp_path: Path) -> None:
+    gridref.build([f"{site.url}/a.nc"], tmp_path / "cube")
+    site.fault = "several parts"
+    refused = r"several parts .*a\.nc"
+    with pytest.raises(SourceUnavailableError, match=refused):
+        gridref.scan(f"{site.url}/a.nc")
+    with pytest.raises(SourceUnavailableError, match=refused):
+        gridref.open_catalog(tmp_path / "cube")["a"][...]
+
+
+def test_no_more_is_read_than_was_asked_for(site: Site) -> None:
+    source = describe_source(f"{site.url}/a.nc")
+    site.fault = "endless"
+    with pytest.raises(SourceUnavailableError):
+        SourcePool().read(source, 600, 100)
+    assert site.n_sent < 64 * 2**20
+
+
+def test_a_whole_file_is_taken_for_a_range_of_all_of_it(site: Site) -> None:
+    source = describe_source(f"{site.url}/a.nc")
+    site.ignores_ranges = True
+    assert source.size_bytes is not None
+    data = SourcePool().read(source, 0, source.size_bytes)
+    assert bytes(data) == site.files["/a.nc"]
+    with pytest.raises(SourceUnavailableError, match="ignores byte ranges"):
+        SourcePool().read(source, 1, source.size_bytes - 1)
+
+
+def test_a_zarr_store_whose_server_fails_has_no_missing_chunks(tmp_path: Path) -> None:
+    group = zarr.open_group(tmp_path / "s", mode="w", zarr_format=2)
+    group.create_array("v", shape=(4,), chunks=(2,), dtype="i4")[:] = [1, 2, 3, 4]
+    zarr.consolidate_metadata(tmp_path / "s")
+    files = {
+        f"/s.zarr/{path.relative_to(tmp_path / 's')}": path.read_bytes()
+        for path in (tmp_path / "s").rglob("*")
+        if path.is_file()
+    }
+    with serving(Site(files)) as site:
+        array = gridref.scan(f"{site.url}/s.zarr").arrays["v"]
+        np.testing.assert_array_equal(reader_for().read(array, ...), [1, 2, 3, 4])
+        site.failing = {"/s.zarr/v/1": 503}
+        with pytest.raises(SourceUnavailableError, match=r"s\.zarr/v/1"):
+            gridref.scan(f"{site.url}/s.zarr")
+        site.failing = {"/s.zarr/.zmetadata": 403}
+        with pytest.raises(SourceUnavailableError, match="permission"):
+            gridref.scan(f"{site.url}/s.zarr")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_pipes_devices_and_directories_are_refused_at_once(tmp_path: Path) -> None:
+    catalog, source = tmp_path / "cube.gridref", write(tmp_path / "a.nc")
+    gridref.build([source], catalog)
+    source.unlink()
+    for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)):
+        make(source)
+        for read in DOORS.values():
+            assert_refused(read, catalog)
+        with pytest.raises(GridrefError, match=r"a\.nc"):
+            gridref.scan(source)
+        os.rmdir(source) if source.is_dir() else source.unlink()
+    for name in ["gridref.json", *(path.name for path in catalog.glob("chunks-*"))]:
+        kept = (catalog / name).read_bytes()
+        (catalog / name).unlink()
+        os.mkfifo(catalog / name)
+        with pytest.raises(GridrefError, match="pipe"):
+            DOORS["own reader"](catalog, "a")
+        (catalog / name).unlink()
+        (catalog / name).write_bytes(kept)
+
+
+_PROGRAM = """
+import gc, sys
+from pathlib import Path
+import fsspec.asyn, h5py
+from gridref.formats.hdf5 import original
+from tests.http_server import Site, serving
+
+class Circle:
+    def __init__(self, space):
+        self.itself, self.space = self, space
+
+def litter():
+    Circle(spaces.pop())
+    loop.call_later(0.0005, litter)
+
+path = Path(sys.argv[1])
+original.WHOLE_BYTES = 0  # h5py reads the file piece by piece, as it reads a large one
+spaces = [h5py.h5s.create_simple((3,)) for _ in range(20_000)]
+gc.set_threshold(1)
+with serving(Site({"/a.nc": path.read_bytes()}, {"/a.nc": '"v1"'})) as site:
+    loop = fsspec.asyn.get_loop()
+    loop.call_soon_threadsafe(litter)
+    original.OriginalFile(f"{site.url}/a.nc").read("v3")
+assert gc.isenabled()
+print(len(spaces))
+"""
+
+
+def test_garbage_on_the_thread_that_reads_blocks_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    with h5py.File(path, "w") as file:
+        for number in range(20):
+            file.create_dataset(f"v{number}", data=np.zeros((40, 50)), chunks=(20, 25))
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, str(path)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 19_990, "no garbage was made while reading"
+
+
+ODD: dict[str, Any] = {
+    "texts": ["a", "b"],
+    "number": 5,
+    "nothing": np.zeros(0),
+    "numbers": np.array([[1.5, 2], [3, 4]]),
+    "pair": np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")]),
+}
+NAMES = (
+    "units", "standard_name", "axis", "calendar", "grid_mapping", "coordinates", "bounds",
+    "climatology", "missing_value", "_Unsigned", "instance_dimension", "crs_wkt", "GeoTransform",
+    "long_name", "cell_methods",
+)  # fmt: skip
+
+
+def files(folder: Path, variable: str, attrs: dict[str, Any]) -> list[Path]:
+    """Two files whose variable has odd attributes; where it is the time, it has usual units."""
+    paths = [folder / f"{number}.h5" for number in range(2)]
+    for number, path in enumerate(paths):
+        with h5py.File(path, "w") as file:
+            file["time"] = np.arange(2.0) + 2 * number
+            file["time"].make_scale("time")
+            file["time"].attrs["units"] = "days since 2000-01-01"
+            file["v"] = np.arange(4, dtype="i2").reshape(2, 2)
+            file["v"].dims[0].attach_scale(file["time"])
+            file[variable].attrs.update(attrs)
+    return paths
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.filterwarnings("ignore::xarray.SerializationWarning")
+@pytest.mark.parametrize("variable", ["time", "v"])
+@pytest.mark.parametrize("odd", ODD)
+def test_files_with_odd_attributes_are_combined_or_refused(
+    tmp_path: Path, variable: str, odd: str
+) -> None:
+    for name in NAMES:
+        paths = files(tmp_path, variable, {name: ODD[odd]})
+        catalog = tmp_path / f"{name}.gridref"
+        gridref.build(paths, catalog, "time")
+        group = gridref.open_catalog(catalog)
+        np.testing.assert_array_equal(group.arrays["v"][...], np.tile([[0, 1], [2, 3]], (2, 1)))
+        with suppress(GridrefError):
+            gridref.interchange.to_stac(group, datetime="2000-01-01")
+
+
+@pytest.mark.parametrize("name", ["scale_factor", "add_offset"])
+@pytest.mark.parametrize("odd", ["texts", "nothing", "pair"])
+def test_a_factor_that_is_no_number_is_refused(tmp_path: Path, name: str, odd: str) -> None:
+    paths = files(tmp_path, "time", {name: ODD[odd]})
+    with pytest.raises(UnsupportedFeatureError, match=f"{name} is .*, which is not a number"):
+        gridref.plan(paths, concat_dim="time")
+
+
+def test_what_xarray_cannot_decode_is_told(tmp_path: Path) -> None:
+    paths = files(tmp_path, "time", {"calendar": ["a", "b"]})
+    with pytest.raises(NotRepresentableError, match="xarray does not decode it"):
+        gridref.open_virtual_mfdataset(paths, concat_dim="time", combine="nested")

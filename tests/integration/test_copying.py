@@ -1,35 +1,45 @@
-"""`gridref.copy`: a Zarr cube of its own, whole or not there, in bounded memory."""
+"""Copies of cubes in Zarr and Icechunk: written once, by threads, processes and clusters."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import h5py
+import icechunk
 import numpy as np
 import pytest
 import xarray as xr
 import zarr
 
 import gridref
+from gridref.api.icechunk_target import SessionSink
 from gridref.errors import (
     ChecksumError,
     GridrefError,
     InvalidRequestError,
+    MissingPackageError,
     NotRepresentableError,
     ReadError,
 )
 from gridref.model.array import VirtualArray, VirtualGroup
 from tests.command import run_command
 from tests.integration.growing import month
+from tests.integration.test_icechunk import kinds
+from tests.integration.test_overlays import SERIES, Cube, read_without_warnings
 from tests.programs import npm_package, program
 from tests.shared_data import shared_files
 
@@ -169,8 +179,6 @@ def test_a_dry_run_says_what_a_copy_does_and_writes_nothing(cube, tmp_path):
 
 
 # What is refused
-
-
 def test_types_that_zarr_does_not_have_are_refused_before_anything_is_written(tmp_path):
     wide = VirtualArray.from_numpy(np.arange(2, dtype=np.longdouble), ("x",))
     plain = VirtualArray.from_numpy(np.arange(2), ("x",))
@@ -223,7 +231,6 @@ def begin(catalog, target):
 
 
 # Copies that are killed
-
 KILLED = """
 import os, sys
 import gridref
@@ -345,7 +352,6 @@ def test_what_cannot_be_read_ends_the_copy_and_once_it_can_the_copy_goes_on(tmp_
 
 
 # Memory
-
 SIDE = 1600
 PEAK = """
 import re, sys
@@ -396,8 +402,6 @@ def test_memory_stays_below_the_bound(maps, tmp_path, memory, chunks):
 
 
 # Other doors
-
-
 def test_the_command_copies_and_reports(cube, tmp_path):
     target = tmp_path / "copy.zarr"
     planned = run_command("copy", cube, target, "--chunks", "time=-1,lat=2", "--dry-run")
@@ -687,3 +691,269 @@ def test_real_files(path, tmp_path):
                 assert found[member].tobytes() == expected[member].tobytes()
         else:
             assert found.tobytes() == expected.astype(found.dtype).tobytes()
+
+
+SMALL = {"chunks": {"time": -1, "lat": 2, "lon": 2}}
+
+
+def repository(path: Path) -> icechunk.Repository:
+    return icechunk.Repository.open(icechunk.local_filesystem_storage(str(path)))
+
+
+def session(path: Path) -> icechunk.Session:
+    return repository(path).readonly_session(branch="main")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        SMALL,
+        {"shards": "none", "codec": "shuffle-zstd"},
+        {"grid": "rectilinear", "codec": "none"},
+    ],
+    ids=str,
+)
+def test_xarray_sees_the_same_cube_without_the_files(
+    cube: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    target = tmp_path / "copy.icechunk"
+    report = gridref.copy(cube, target, **options)
+    same(cube, session(target).store, consolidated=False)
+    found = kinds(session(target), "/tas")
+    assert "native" in found
+    assert "virtual" not in found
+    assert repository(target).list_branches() == {"main"}
+    assert report.n_objects == sum(array.n_objects for array in report.arrays.values()) > 0
+    said = [each.message for each in repository(target).ancestry(branch="main")]
+    assert said[::-1][1:3] == ["gridref copy: begun", f"gridref copy: {next(iter(report.arrays))}"]
+
+
+def test_groups_texts_and_scalars(tmp_path: Path) -> None:
+    name = ("x", np.array(["a", "bé", ""], object))
+    tree = xr.DataTree.from_dict(
+        {"/": xr.Dataset({"crs": ((), 7)}, attrs={"title": "a"}), "/b/c": xr.Dataset({"n": name})}
+    )
+    tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
+    gridref.build(tmp_path / "tree.nc", tmp_path / "tree.gridref")
+    gridref.copy(tmp_path / "tree.gridref", tmp_path / "repository", to="icechunk")
+    store = session(tmp_path / "repository").store
+    found = xr.open_datatree(store, engine="zarr", consolidated=False, chunks=None)
+    expected = xr.open_datatree(tmp_path / "tree.gridref", engine="gridref")
+    xr.testing.assert_identical(found.load(), expected.load())
+
+
+def test_a_copy_that_is_interrupted_goes_on_behind_its_last_array(
+    cube: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy.icechunk"
+    n_steps = sum(1 for _ in gridref.copy(cube, target, dry_run=True, **SMALL).arrays)
+
+    def interrupt(done: int, of: int) -> None:
+        if done == n_steps:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gridref.copy(cube, target, progress=interrupt, **SMALL)
+    assert len(repository(target).list_branches()) == 2
+    with pytest.raises(InvalidRequestError, match="unfinished copy of another source"):
+        gridref.copy(cube, target)
+    report = gridref.copy(cube, target, **SMALL)
+    assert report.n_adopted > 0
+    same(cube, session(target).store, consolidated=False)
+    assert repository(target).list_branches() == {"main"}
+
+
+def test_a_large_array_is_committed_now_and_then(
+    cube: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By several threads that write meanwhile; what was committed is not written again."""
+    target = tmp_path / "copy.icechunk"
+    options: dict[str, Any] = {"shards": "none", "chunks": {"time": 1}, "n_threads": 4}
+    monkeypatch.setattr("gridref.api.icechunk_target.COMMIT_SECONDS", 0)
+    put = SessionSink.put
+    names: list[str] = []
+
+    def interrupted(self: SessionSink, name: str, parts: Any) -> bool:
+        names.append(name)
+        if sum(name.startswith("tas/c/") for name in names) > 10:
+            raise KeyboardInterrupt
+        return put(self, name, parts)
+
+    monkeypatch.setattr(SessionSink, "put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gridref.copy(cube, target, **options)
+    monkeypatch.setattr(SessionSink, "put", put)
+    report = gridref.copy(cube, target, **options)
+    assert 0 < report.arrays["tas"].n_adopted <= 10
+    same(cube, session(target).store, consolidated=False)
+
+
+def test_what_is_there_is_left_alone(cube: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy.icechunk"
+    gridref.copy(cube, target)
+    before = repository(target).lookup_branch("main")
+    with pytest.raises(InvalidRequestError, match="target is not empty"):
+        gridref.copy(cube, target, **SMALL)
+    assert repository(target).lookup_branch("main") == before
+    shutil.copytree(cube, tmp_path / "other.icechunk")
+    with pytest.raises(InvalidRequestError, match="target is not empty"):
+        gridref.copy(cube, tmp_path / "other.icechunk")
+    assert gridref.open_catalog(tmp_path / "other.icechunk")["tas"].size
+
+
+def test_somebody_who_writes_meanwhile_is_not_overwritten(cube: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy.icechunk"
+
+    def write(done: int, of: int) -> None:
+        if done == of:
+            other = repository(target).writable_session("main")
+            xr.Dataset({"mine": 1}).to_zarr(other.store, consolidated=False)
+            other.commit("mine")
+
+    with pytest.raises(InvalidRequestError, match="the copy was put on the branch gridref-copy-"):
+        gridref.copy(cube, target, progress=write)
+    assert list(xr.open_zarr(session(target).store, consolidated=False)) == ["mine"]
+
+
+def test_the_command_takes_a_repository(cube: Path, tmp_path: Path) -> None:
+    target = tmp_path / "repository"
+    done = run_command("copy", str(cube), str(target), "--to", "icechunk", "--quiet")
+    assert done.returncode == 0, done.stderr
+    same(cube, session(target).store, consolidated=False)
+
+
+def test_without_icechunk_the_extra_is_named(
+    cube: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "icechunk", None)
+    monkeypatch.delitem(sys.modules, "gridref.api.icechunk_target", raising=False)
+    with pytest.raises(MissingPackageError, match=r"pip install 'gridref\[interchange\]'"):
+        gridref.copy(cube, tmp_path / "copy.icechunk")
+
+
+MAPS: dict[str, Any] = {"chunks": {"time": 2}, "shards": {"time": 4}}
+"""Six shards, each of which can be written by itself."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cube_in_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cube:
+    """A cube that is written in several units, although it is small."""
+    monkeypatch.setattr("gridref.api.rewriting.plan._UNIT_BYTES", 1)
+    return Cube(tmp_path)
+
+
+@pytest.fixture
+def units_in_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is written through intermediate files."""
+    monkeypatch.setattr("gridref.api.rewriting.plan._WORTH_A_PASS", 0.5)
+
+
+def processes_of(client: Any) -> set[int]:
+    return set(client.run(os.getpid).values())
+
+
+def test_workers_of_dask_copy_a_cube(cube_in_units: Cube, tmp_path: Path, cluster: Any) -> None:
+    done: list[int] = []
+    report = gridref.copy(
+        cube_in_units.url,
+        tmp_path / "copy.zarr",
+        **MAPS,
+        executor=cluster.scheduler_address,
+        progress=lambda number, of: done.append(number / of),
+    )
+    same(cube_in_units.url, tmp_path / "copy.zarr")
+    tas = report.arrays["tas"]
+    assert (tas.n_objects, tas.n_adopted, tas.n_decoded) == (6, 0, 24)
+    assert len(done) == 6 + 6 + 1 + 1  # objects of tas, time, lat and lon
+    assert done[-1] == 1
+    assert not [path for path in (tmp_path / "copy.zarr").iterdir() if path.name[0] == "."]
+
+
+def test_intermediate_files_are_where_all_workers_reach_them(
+    cube_in_units: Cube, tmp_path: Path, cluster: Any, units_in_two_passes: None
+) -> None:
+    report = gridref.copy(cube_in_units.url, tmp_path / "copy.zarr", executor=cluster, **MAPS)
+    same(cube_in_units.url, tmp_path / "copy.zarr")
+    assert report.arrays["tas"].has_two_passes
+    assert not [path for path in (tmp_path / "copy.zarr").iterdir() if path.name[0] == "."]
+
+
+def test_workers_of_dask_write_an_overlay(cube_in_units: Cube, cluster: Any) -> None:
+    with cluster.get_client() as client:
+        catalog = cube_in_units.open().rechunk(
+            "tas", SERIES, shards={"time": 24, "lat": 5, "lon": 5}, executor=client
+        )
+    assert "in 9 shards" in catalog.report.lines[0]
+    np.testing.assert_array_equal(
+        read_without_warnings(cube_in_units.open(overlay=0)), cube_in_units.values
+    )
+    assert cube_in_units.open().verify(all=True).ok
+
+
+def test_a_worker_that_dies_is_no_loss(cube_in_units: Cube, tmp_path: Path, cluster: Any) -> None:
+    with cluster.get_client() as client:
+        alive = processes_of(client)
+
+        def kill(done: int, of: int) -> None:
+            if len(alive) == 2:
+                with suppress(ProcessLookupError):
+                    os.kill(alive.pop(), signal.SIGKILL)
+
+        gridref.copy(
+            cube_in_units.url, tmp_path / "copy.zarr", executor=client, progress=kill, **MAPS
+        )
+        assert len(alive) == 1
+    same(cube_in_units.url, tmp_path / "copy.zarr")
+
+
+def test_processes_by_commands(cube_in_units: Cube, tmp_path: Path) -> None:
+    done = run_command(
+        "rechunk", cube_in_units.url, "tas", "--chunks", "time=-1,lat=5,lon=5", "--executor", "2"
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(
+        read_without_warnings(cube_in_units.open(overlay=0)), cube_in_units.values
+    )
+
+
+def test_repositories_are_written_by_workers(
+    cube_in_units: Cube, tmp_path: Path, cluster: Any
+) -> None:
+    target, options = tmp_path / "copy.icechunk", {"chunks": SERIES, "shards": "none"}
+
+    def interrupt(done: int, of: int) -> None:
+        if done == of:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gridref.copy(cube_in_units.url, target, executor=cluster, progress=interrupt, **options)
+    report = gridref.copy(cube_in_units.url, target, executor=cluster, **options)
+    assert 0 < report.n_adopted < report.n_objects  # arrays that were whole are committed
+    assert report.arrays["tas"].n_objects == 9
+    storage = icechunk.local_filesystem_storage(str(target))
+    session = icechunk.Repository.open(storage).readonly_session(branch="main")
+    same(cube_in_units.url, session.store, consolidated=False)
+
+
+def test_repositories_are_written_by_processes_and_threads(
+    cube_in_units: Cube, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        for name, executor in {"processes": 2, "threads": threads}.items():
+            target = tmp_path / f"{name}.icechunk"
+            gridref.copy(
+                cube_in_units.url, target, executor=executor, spill=tmp_path / name, **MAPS
+            )
+            storage = icechunk.local_filesystem_storage(str(target))
+            session = icechunk.Repository.open(storage).readonly_session(branch="main")
+            same(cube_in_units.url, session.store, consolidated=False)

@@ -1,4 +1,4 @@
-"""The fsspec filesystem: its methods are right and agree with each other."""
+"""The fsspec filesystem and catalogs of Intake: methods are right and agree with each other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
+import intake
 import numpy as np
 import pytest
 import xarray as xr
@@ -185,3 +186,29 @@ def test_sources_of_other_protocols_have_their_own_options(bucket: Bucket, tmp_p
 def test_unknown_options_are_refused_with_the_names_that_are_near(bucket: Bucket) -> None:
     with pytest.raises(InvalidRequestError, match=r"veiw.*did you mean 'view'"):
         fsspec.filesystem("gridref", fo=f"s3://{BUCKET}/a.gridref", target_protocol="s3", veiw=1)
+
+
+ENTRIES = """
+sources:
+  by_engine:
+    driver: netcdf
+    args:
+      urlpath: "{{{{ CATALOG_DIR }}}}/january.gridref"
+      xarray_kwargs: {{engine: gridref}}
+  by_zarr:
+    driver: zarr
+    args:
+      urlpath: "gridref::file://{folder}/january.gridref"
+"""
+
+
+@pytest.mark.parametrize("entry", ["by_engine", "by_zarr"])
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.filterwarnings("ignore")  # of Intake itself
+def test_entries_open(entry: str, chunked: bool, tmp_path: Path) -> None:
+    gridref.build(MONTH, tmp_path / "january.gridref")
+    (tmp_path / "catalog.yaml").write_text(ENTRIES.format(folder=tmp_path))
+    source = intake.open_catalog(str(tmp_path / "catalog.yaml"))[entry]
+    opened = source.to_dask() if chunked else source.read()
+    assert (opened["tas"].chunks is not None) == chunked
+    xr.testing.assert_equal(opened.load(), xr.open_dataset(MONTH, engine="netcdf4").load())

@@ -17,7 +17,7 @@ from gridref.faces.http import create_app
 from gridref.model.array import VirtualGroup
 from gridref.serve.conventions import with_conventions
 from tests.by_name import by_name
-from tests.integration.test_mosaic_series import OPTIONS, TILES, write_tile
+from tests.integration.test_mosaics import OPTIONS, TILES, write_tile
 from tests.uvicorn_server import running
 
 rasterio = pytest.importorskip("rasterio")

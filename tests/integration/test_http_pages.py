@@ -17,9 +17,8 @@ from gridref.model.blocks import BlockTable
 from gridref.model.grid import ChunkGrid
 from gridref.testing.builders import chunked_array
 from tests.map_columns import map_columns
-from tests.uvicorn_server import running
+from tests.uvicorn_server import BROWSER, running
 
-BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 VALUES = np.arange(20 * 6, dtype="i4").reshape(20, 6)
 HOSTILE = "\"><script>alert(1)<'&"
 

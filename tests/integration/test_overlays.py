@@ -5,13 +5,21 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import pickle
+import random
 import shutil
+import signal
+import subprocess
+import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import h5py
+import httpx
 import numpy as np
 import pytest
 import xarray as xr
@@ -26,11 +34,18 @@ from gridref.errors import (
     BlockPendingError,
     CatalogCorruptError,
     InvalidRequestError,
+    NotRepresentableError,
     OverlayNotUsedWarning,
     SourceChangedError,
 )
+from gridref.faces.http import create_app
+from gridref.faces.picture import human_bytes
+from tests.command import run_command
 from tests.http_server import Site, serving
 from tests.integration.overlay_archive import Archive
+from tests.integration.test_icechunk import opened as session_of
+from tests.s3_server import s3_bucket
+from tests.uvicorn_server import BROWSER, rows_of, running
 
 SERIES = {"time": -1, "lat": 5, "lon": 5}
 
@@ -434,8 +449,6 @@ def test_pending_elements_are_not_covered(cube: Cube) -> None:
 
 
 # Dropping and pruning
-
-
 def test_dropped_overlays_are_removed_by_prune(cube: Cube) -> None:
     catalog = cube.open().rechunk("tas", SERIES).rechunk("tas", {"time": 6, "lat": 12})
     first, second = (info.id for info in catalog.overlays())
@@ -465,8 +478,6 @@ def test_prune_removes_nothing_that_gridref_did_not_write(cube: Cube, tmp_path: 
 
 
 # Damage and strangers
-
-
 def flipped(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[10] ^= 1
@@ -614,8 +625,6 @@ def test_a_table_of_another_directory_is_not_read(cube: Cube) -> None:
 
 
 # Requests that cannot be met
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -699,8 +708,6 @@ def test_a_dry_run_writes_nothing(cube: Cube) -> None:
 
 
 # Random changes
-
-
 @pytest.mark.parametrize("seed", [1])
 def test_no_value_is_stale_whatever_changes(tmp_path: Path, seed: int) -> None:
     archive = Archive(tmp_path, seed)
@@ -716,3 +723,417 @@ def test_no_value_is_stale_after_many_changes(tmp_path: Path, seed: int) -> None
     for _ in range(100):
         archive.step()
     assert archive.n_covered
+
+
+def test_write_list_update_and_drop(cube: Cube) -> None:
+    done = run_command("rechunk", cube.url, "tas", "--chunks", "time=-1,lat=5,lon=5")
+    assert done.returncode == 0, done.stderr
+    assert "tas: 24x12x14 in chunks of 24x5x5: 0.0154 MB in 1 shard, each" in done.stderr
+    shown = run_command("info", cube.url).stdout
+    assert "tas: overlay 0, chunks allx5x5, 100 % covered" in shown
+    assert "tas: overlay 0, chunks allx5x5" in run_command("info", cube.url, "tas").stdout
+    appended = run_command("append", cube.url, cube.write(6, np.ones((4, 12, 14), "f4")))
+    assert "tas: overlay 0, chunks allx5x5, 85.7 % covered" in appended.stderr
+    assert "85.7 % covered" in run_command("info", cube.url).stdout
+    updated = run_command("rechunk", cube.url, "tas", "--update")
+    assert "tas: 4x12x14 in chunks of 4x5x5" in updated.stderr
+    (listed,) = json.loads(run_command("info", cube.url, "--json").stdout)["overlays"]
+    assert (listed["covered"], listed["n_sheets"]) == (1, 2)
+    dropped = run_command("rechunk", cube.url, "tas", "--drop", "0")
+    assert dropped.returncode == 0
+    assert "overlay" not in run_command("info", cube.url).stdout
+    pruned = run_command("prune", cube.url, "--grace", "0s")
+    assert "2 folders of overlays" in pruned.stdout
+    assert not cube.objects()
+
+
+def test_costs_of_a_selection(cube: Cube) -> None:
+    run_command("rechunk", cube.url, "tas", "--chunks", "time=-1,lat=5,lon=5")
+    shown = run_command("info", cube.url, "tas", "--select", "time=:,lat=7,lon=9").stdout
+    files, overlay = shown.splitlines()[1:]
+    assert files.split()[:3] == ["files", "24", "6"]
+    assert overlay.split()[:4] == ["overlay", "0", "1", "1"]
+    assert overlay.rstrip().endswith("chosen")
+    rows = json.loads(run_command("info", cube.url, "tas", "--select", "time=3", "--json").stdout)
+    assert [row["chosen"] for row in rows] == [True, False]
+
+
+def test_a_part_by_labels(cube: Cube) -> None:
+    done = run_command(
+        "rechunk",
+        cube.url,
+        "tas",
+        "--chunks",
+        "time=-1",
+        "--where",
+        "lat=3:6",
+        "--where",
+        "time=4/",
+    )
+    assert done.returncode == 0, done.stderr
+    (info,) = gridref.open_catalog(cube.url).overlays()
+    assert info.where == {"lat": (3, 6), "time": (4, None)}
+    assert "lat 3 to 6" in run_command("info", cube.url).stdout
+
+
+def test_watching_keeps_overlays_and_overviews_up_to_date(cube: Cube) -> None:
+    catalog = gridref.open_catalog(cube.url).rechunk("tas", {"time": -1, "lat": 5, "lon": 5})
+    catalog.overviews("tas", levels=1, method="max", codec="zstd")
+    arrived = cube.write(6, np.ones((4, 12, 14), "f4"))
+    done = run_command("watch", cube.url, arrived, "--once", "--rechunk")
+    assert done.returncode == 0, done.stderr
+    after = gridref.open_catalog(cube.url)
+    (info,) = after.overlays()
+    assert (info.covered, info.n_sheets) == (1, 2)
+    (levels,) = after.list_overviews()
+    assert (levels.is_shown, levels.method, levels.n_levels) == (True, "max", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["tas"], 2, "nothing to do: give one of --chunks LENGTHS, --update or --drop N"),
+        (["tas", "--update", "--drop", "0"], 2, "nothing to do"),
+        (["tas", "--update"], 1, "no overlay to bring up to date; --chunks ... writes one"),
+        (["pr", "--chunks", "time=-1"], 1, "no array 'pr'"),
+        (["tas", "--chunks", "time=-1", "--where", "lat"], 1, "labels are written like lat=40:60"),
+        (["tas", "--chunks", "time=-1", "--memory", "1MB"], 1, "--memory 1MB is too little"),
+    ],
+)
+def test_commands_that_cannot_be_done(
+    cube: Cube, arguments: list[str], status: int, said: str
+) -> None:
+    done = run_command("rechunk", cube.url, *arguments)
+    assert done.returncode == status
+    assert said in done.stderr.replace("\n", " ")
+
+
+def test_positions_that_are_none(cube: Cube) -> None:
+    done = run_command("info", cube.url, "tas", "--select", "lat=north")
+    assert "positions are written like lat=7" in done.stderr
+    assert "name it after the catalog" in run_command("info", cube.url, "--select", "lat=7").stderr
+
+
+@pytest.fixture(scope="module")
+def two_overlays(tmp_path_factory: pytest.TempPathFactory) -> Cube:
+    """A cube with an overlay of series, and one of blocks."""
+    cube = Cube(tmp_path_factory.mktemp("cube"))
+    cube.open().rechunk("tas", SERIES).rechunk("tas", {"time": 6, "lat": 4, "lon": 7})
+    return cube
+
+
+def lengths(variable: xr.DataArray) -> tuple[tuple[int, ...], ...]:
+    """Chunk lengths of a variable that was opened with ``chunks={}``."""
+    assert variable.chunks is not None
+    return variable.chunks
+
+
+def zarr_by_address(url: str, **options: Any) -> xr.Dataset:
+    return xr.open_zarr(f"gridref::file://{url}", storage_options=options, chunks={})
+
+
+def zarr_by_store(url: str, **options: Any) -> xr.Dataset:
+    return xr.open_zarr(gridref.open_store(url, **options), chunks={})
+
+
+def engine(url: str, **options: Any) -> xr.Dataset:
+    return xr.open_dataset(url, engine="gridref", chunks={}, **options)
+
+
+def tree(url: str, **options: Any) -> xr.Dataset:
+    return xr.open_datatree(url, engine="gridref", chunks={}, **options).to_dataset()
+
+
+def opened(url: str, **options: Any) -> xr.Dataset:
+    return gridref.open_catalog(url).to_xarray(chunks={}, **options)
+
+
+@pytest.mark.parametrize("door", [engine, tree, opened, zarr_by_store, zarr_by_address])
+def test_an_overlay_by_its_number_gives_chunks_and_values(
+    two_overlays: Cube, door: Callable[..., xr.Dataset]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shown = {
+            which: door(two_overlays.url, overlay=which)["tas"] for which in (0, 1, "none", "check")
+        }
+    for variable in shown.values():
+        np.testing.assert_array_equal(variable.values, two_overlays.values)
+    assert (
+        lengths(shown["check"]) == lengths(shown["none"]) == lengths(door(two_overlays.url)["tas"])
+    )
+    for which, chunks in ((0, (24, 5, 5)), (1, (6, 4, 7))):
+        pieces = zip(lengths(shown[which]), chunks, two_overlays.values.shape, strict=True)
+        assert all(max(along) == extent or max(along) % n == 0 for along, n, extent in pieces)
+
+
+def test_dask_gets_chunks_of_an_overlay(two_overlays: Cube) -> None:
+    assert lengths(engine(two_overlays.url)["tas"]) == ((4,) * 6, (12,), (14,))
+    assert lengths(engine(two_overlays.url, overlay=0)["tas"]) == ((24,), (12,), (14,))  # a shard
+    asked = xr.open_dataset(two_overlays.url, engine="gridref", overlay=0, chunks={"lat": "auto"})
+    np.testing.assert_array_equal(asked["tas"].values, two_overlays.values)
+
+
+def test_pieces_of_the_direct_view_are_whole_chunks_of_an_overlay(
+    two_overlays: Cube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.serve.grids.SUPER_CHUNK_BYTES", 24 * 5 * 10 * 4)
+    for options, pieces in (({}, ((4,) * 6, (12,), (14,))), ({"overlay": 0}, (24, 5, 10))):
+        shown = lengths(zarr_by_store(two_overlays.url, **options)["tas"])
+        assert tuple(max(along) for along in shown) == tuple(map(np.max, pieces))
+
+
+def test_what_is_opened_reads_the_overlay_that_was_asked_for(tmp_path: Path) -> None:
+    cube = Cube(tmp_path)
+    catalog = cube.open().rechunk("tas", SERIES)
+    without = catalog.to_xarray(overlay="none")
+    with_it = cube.open(overlay="none").to_xarray(overlay=0)
+    for path in cube.objects():
+        path.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(without["tas"].values, cube.values)
+    with pytest.warns(OverlayNotUsedWarning, match=catalog.overlays()[0].id):
+        np.testing.assert_array_equal(with_it["tas"].values, cube.values)
+
+
+def test_pickles_keep_the_overlay(two_overlays: Cube) -> None:
+    store = gridref.open_store(two_overlays.url, overlay=1)
+    again = pickle.loads(pickle.dumps(store))
+    assert again == store != gridref.open_store(two_overlays.url)
+    filesystem = fsspec.filesystem("gridref", fo=two_overlays.url, overlay=1)
+    for each in (
+        xr.open_zarr(again),
+        xr.open_zarr(pickle.loads(pickle.dumps(filesystem)).get_mapper()),
+    ):
+        np.testing.assert_array_equal(each["tas"].values, two_overlays.values)
+    for space in (again.space, pickle.loads(pickle.dumps(filesystem)).space):
+        assert [each.is_forced for each in space.group["tas"].overlays] == [True]
+
+
+# One layout alone: chunks as they are stored in it
+def by_store(url: str, path: Path, **options: Any) -> zarr.Array:
+    """The native view of a store."""
+    return zarr.open_group(gridref.open_store(url, "native", **options), mode="r")["tas"]
+
+
+def by_http(url: str, path: Path, **options: Any) -> zarr.Array:
+    """The native view over HTTP, all of which is read before the server goes."""
+    with running(create_app([url], **options)) as address:
+        array = zarr.open_group(f"{address}/cube/native", mode="r")["tas"]
+        return zarr.create_array({}, data=array[...], chunks=array.chunks)
+
+
+def by_kerchunk(url: str, path: Path, **options: Any) -> zarr.Array:
+    """References to the chunks, read by fsspec."""
+    document = gridref.open_catalog(url, **options).export(None, zarr_format=3)
+    filesystem = fsspec.filesystem("reference", fo=document, asynchronous=True)
+    return zarr.open_group(zarr.storage.FsspecStore(filesystem, read_only=True), mode="r")["tas"]
+
+
+def by_icechunk(url: str, path: Path, **options: Any) -> zarr.Array:
+    """References in an Icechunk repository."""
+    gridref.open_catalog(url, **options).export(path, to="icechunk")
+    return zarr.open_group(session_of(path).store, mode="r")["tas"]
+
+
+@pytest.mark.parametrize("door", [by_store, by_http, by_kerchunk, by_icechunk])
+def test_an_overlay_by_its_number_is_shown_as_it_is_stored(
+    two_overlays: Cube, tmp_path: Path, door: Callable[..., zarr.Array]
+) -> None:
+    for options, chunks in (({}, (1, 12, 14)), ({"overlay": 0}, (24, 5, 5))):
+        shown = door(two_overlays.url, tmp_path / str(len(options)), **options)
+        assert shown.chunks == chunks
+        np.testing.assert_array_equal(shown[...], two_overlays.values)
+
+
+def test_clients_choose_an_overlay_by_the_address(two_overlays: Cube) -> None:
+    catalog = two_overlays.open()
+    catalog.tag("before")
+    with (
+        running(create_app([two_overlays.url])) as address,
+        httpx.Client(base_url=address) as client,
+    ):
+
+        def chunks(name: str, view: str = "native") -> tuple[int, ...]:
+            array = zarr.open_group(f"{address}/{name}/{view}", mode="r")["tas"]
+            np.testing.assert_array_equal(array[...], two_overlays.values)
+            return array.chunks
+
+        assert chunks("cube") == chunks("cube@overlay=none") == (1, 12, 14)
+        assert chunks("cube@overlay=0") == chunks("cube@before@overlay=0") == (24, 5, 5)
+        assert chunks("cube@overlay=1") == (6, 4, 7)
+        assert chunks("cube@overlay=0", "portable") == (24, 15, 15)  # its shards
+        shown = client.get("/cube/native/tas/zarr.json", params={"overlay": "0"})
+        assert shown.json() == client.get("/cube@overlay=0/native/tas/zarr.json").json()
+        series = [
+            client.get("/cube/series/tas?at=:,3,4", params={"overlay": each}).text
+            for each in ("none", "0")
+        ]
+        assert series[0].splitlines()[1:] == series[1].splitlines()[1:]
+        refusals = {"2": "no array of cube has an overlay 2"}
+        refusals |= dict.fromkeys(("best", "", "-1", "9" * 5000), "must be")
+        for asked, reason in refusals.items():
+            refused = client.get("/cube/native/tas/zarr.json", params={"overlay": asked})
+            assert (refused.status_code, reason in refused.text) == (400, True), refused.text
+
+
+def test_commands_name_an_overlay(two_overlays: Cube, tmp_path: Path) -> None:
+    done = run_command("export", two_overlays.url, str(tmp_path / "refs.json"), "--overlay", "1")
+    assert done.returncode == 0, done.stderr
+    filesystem = fsspec.filesystem("reference", fo=str(tmp_path / "refs.json"), asynchronous=True)
+    shown = zarr.open_group(zarr.storage.FsspecStore(filesystem, read_only=True), mode="r")["tas"]
+    assert shown.chunks == (6, 4, 7)
+    np.testing.assert_array_equal(shown[...], two_overlays.values)
+    with pytest.raises(InvalidRequestError, match="overlay=2 is of no array"):
+        two_overlays.open(overlay=2).export(tmp_path / "none.json")
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_an_overlay_of_several_sheets(tmp_path: Path) -> None:
+    """Appended steps are in a sheet of their own, whose chunks follow those of the first."""
+    cube = Cube(tmp_path)
+    cube.open().rechunk("tas", {"time": 4, "lat": 4, "lon": 7})
+    more = np.arange(4 * 12 * 14, dtype="f4").reshape(4, 12, 14)
+    cube.open().append(cube.write(6, more))
+    with pytest.raises(NotRepresentableError, match=r"overlay \w+ holds 85.7 % of its elements"):
+        zarr.open_group(gridref.open_store(cube.url, "native", overlay=0), mode="r")
+    shown = gridref.open_store(cube.url, overlay=0, view="portable")
+    whole = np.concatenate([cube.values, more])
+    np.testing.assert_array_equal(xr.open_zarr(shown)["tas"].values, whole)
+    assert cube.open().rechunk("tas").overlays()[0].n_sheets == 2
+    shown = zarr.open_group(gridref.open_store(cube.url, "native", overlay=0), mode="r")["tas"]
+    assert shown.chunks == (4, 4, 7)
+    np.testing.assert_array_equal(shown[...], whole)
+
+
+@pytest.mark.parametrize("door", [engine, zarr_by_store, zarr_by_address])
+def test_unknown_choices_are_refused(two_overlays: Cube, door: Callable[..., xr.Dataset]) -> None:
+    with pytest.raises(InvalidRequestError, match="overlay"):
+        door(two_overlays.url, overlay="sometimes")
+
+
+def test_files_and_groups_in_memory_have_no_overlays(two_overlays: Cube) -> None:
+    with pytest.raises(InvalidRequestError, match="overlay= is for catalogs"):
+        xr.open_dataset(two_overlays.files[0], engine="gridref", overlay=0)
+    with pytest.raises(InvalidRequestError, match="overlay=0 is for catalogs"):
+        gridref.open_store(gridref.scan(two_overlays.files[0]), overlay=0)
+
+
+# What lists them
+def test_pages_list_the_overlays_of_an_array(tmp_path: Path) -> None:
+    cube = Cube(tmp_path)
+    catalog = cube.open().rechunk("tas", SERIES)
+    catalog = catalog.rechunk("tas", {"time": 6}, where={"lat": slice(3, 6)})
+    first = catalog.overlays()[0]
+    size = f"{human_bytes(first.n_bytes)} in 1 object"
+    with running(create_app([cube.url])) as address:
+        for path in ("cube", "cube/array/tas"):
+            rows = rows_of(httpx.get(f"{address}/{path}", headers=BROWSER).text)
+            assert rows[0] == ["tas 0", "allx5x5", "all", "100 %", size]
+            assert rows[1][:4] == ["tas 1", "6xanyxany", "lat 3 to 6", "33.3 %"]
+        assert rows_of(httpx.get(f"{address}/cube/array/lat", headers=BROWSER).text) == []
+
+
+def test_an_overlay_of_local_files_on_s3(cube: Cube) -> None:
+    """A call that was interrupted goes on, and objects must be the ones that were written."""
+
+    def interrupt(done: int, of: int) -> None:
+        raise KeyboardInterrupt
+
+    with s3_bucket() as bucket:
+        options = {"storage_options": bucket.options}
+        where = {"to": "s3://archive/overlays"}
+        with pytest.raises(KeyboardInterrupt):
+            cube.open(**options).rechunk("tas", SERIES, progress=interrupt, **where)
+        catalog = cube.open(**options).rechunk("tas", SERIES, **where)
+        assert "1 of them by an earlier run" in catalog.report.lines[0]
+        assert catalog.overlays()[0].to == "s3://archive/overlays"
+        opened = cube.open(overlay=0, **options)
+        np.testing.assert_array_equal(read_without_warnings(opened), cube.values)
+        listed = bucket.client.list_objects_v2(Bucket="archive")["Contents"]
+        shard = next(each["Key"] for each in listed if "/c." in each["Key"])
+        body = bucket.client.get_object(Bucket="archive", Key=shard)["Body"].read()
+        bucket.client.put_object(Bucket="archive", Key=shard, Body=body[::-1])
+        with pytest.warns(OverlayNotUsedWarning, match="SourceChangedError"):
+            got = cube.open(overlay=0, **options)["tas"].read()
+        np.testing.assert_array_equal(got, cube.values)
+
+
+def test_prune_removes_objects_on_s3_that_no_snapshot_names(cube: Cube) -> None:
+    with s3_bucket() as bucket:
+        options = {"storage_options": bucket.options}
+        url = "s3://archive/cube.gridref"
+        gridref.build([*map(str, cube.files)], url, concat_dim="time", **options)
+        catalog = gridref.open_catalog(url, **options)
+        catalog = catalog.rechunk("tas", SERIES).rechunk("tas", {"time": 6})
+        dropped, kept = (info.id for info in catalog.overlays())
+        note = f"cube.gridref/overlays/{dropped}/notes.txt"
+        bucket.client.put_object(Bucket="archive", Key=note, Body=b"mine")
+
+        def objects(overlay: str) -> list[str]:
+            prefix = f"cube.gridref/overlays/{overlay}/"
+            found = bucket.client.list_objects_v2(Bucket="archive", Prefix=prefix)
+            return [each["Key"] for each in found.get("Contents", [])]
+
+        assert len(objects(dropped)) == len(objects(kept)) + 1 == 3
+        catalog = catalog.drop_overlay("tas", 0)
+        assert catalog.prune(grace_seconds=3600).sheets == ()
+        pruned = catalog.prune(grace_seconds=0)
+        assert [sheet.split("/")[1] for sheet in pruned.sheets] == [dropped]
+        assert (objects(dropped), len(objects(kept))) == ([note], 2)
+        opened = gridref.open_catalog(url, overlay=0, **options)
+        np.testing.assert_array_equal(read_without_warnings(opened), cube.values)
+
+
+@pytest.mark.long
+def test_a_catalog_on_s3_with_its_files_and_overlays(
+    cube: Cube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.serve.choosing.WORTH", 100.0)  # overlays, also of so few files
+    with s3_bucket() as bucket:
+        options = {"storage_options": bucket.options}
+        for path in cube.files:
+            bucket.client.upload_file(str(path), "archive", path.name)
+        files = [f"s3://archive/{path.name}" for path in cube.files]
+        url = "s3://archive/cube.gridref"
+        gridref.build(files, url, concat_dim="time", **options)
+        catalog = gridref.open_catalog(url, **options).rechunk("tas", SERIES)
+        assert catalog.overlays()[0].covered == 1
+        np.testing.assert_array_equal(
+            read_without_warnings(gridref.open_catalog(url, overlay=0, **options)), cube.values
+        )
+        # A file that was replaced behind the catalog's back: asked only if that is wanted.
+        bucket.client.upload_file(str(cube.files[1]), "archive", cube.files[0].name)
+        shown = gridref.open_catalog(url, **options)
+        np.testing.assert_array_equal(shown["tas"][:, 3, 4], cube.values[:, 3, 4])
+        with pytest.raises(SourceChangedError):
+            gridref.open_catalog(url, overlay="check", **options)["tas"][:, 3, 4]
+
+
+RECHUNK = """
+import sys, gridref
+gridref.open_catalog(sys.argv[1]).rechunk(
+    "tas", {"time": -1, "lat": 5, "lon": 5}, shards={"time": -1, "lat": 5, "lon": 5}
+)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(int(os.environ.get("N_KILLS", "2"))))
+def test_a_killed_writer_is_continued(cube: Cube, seed: int) -> None:
+    """SIGKILL at any moment: reads stay right, and the same call ends with the same overlay."""
+    moments = random.Random(seed)
+    for _ in range(4):
+        writer = subprocess.Popen([sys.executable, "-c", RECHUNK, cube.url])
+        time.sleep(moments.uniform(0.5, 1.6))
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)
+    catalog = cube.open().rechunk("tas", SERIES, shards={"time": -1, "lat": 5, "lon": 5})
+    (info,) = catalog.overlays()
+    assert (info.covered, info.n_sheets, info.n_objects) == (1, 1, 9)
+    assert {path.name for path in cube.objects()[0].parent.iterdir()} == {
+        "zarr.json", *(path.name for path in cube.objects())
+    }  # fmt: skip
+    np.testing.assert_array_equal(read_without_warnings(cube.open(overlay=0)), cube.values)

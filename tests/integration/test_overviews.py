@@ -12,6 +12,7 @@ from typing import Any
 
 import dask.base
 import h5py
+import httpx
 import numpy as np
 import pytest
 import xarray as xr
@@ -25,6 +26,10 @@ from gridref.api.catalog import write_catalog
 from gridref.catalog.document import digest_of
 from gridref.errors import InvalidRequestError, ReadError, SourceNotAllowedError
 from gridref.faces.cli.app import app
+from gridref.faces.http.app import create_app
+from gridref.faces.picture import bytes_in_objects
+from tests.command import run_command
+from tests.uvicorn_server import BROWSER, rows_of, running
 
 SHAPE = (101, 83)
 
@@ -350,3 +355,27 @@ def test_memory_stays_below_the_bound(tmp_path: Path) -> None:
     level = gridref.open_catalog(tmp_path / "image.gridref")["overview_2/b"][:125, :125]
     means = values.reshape(125, 4, 125, 4).mean((1, 3))
     np.testing.assert_array_equal(level, np.rint(means))
+
+
+def test_overviews_are_listed_with_their_size_and_whether_they_are_shown(tmp_path: Path) -> None:
+    images = Images(tmp_path, floats())
+    catalog = images.open().overviews("tas", levels=2)
+    (found,) = catalog.list_overviews()
+    assert (found.array, found.method, found.factor, found.n_levels) == ("tas", "mean", 2, 2)
+    shards = [*Path(images.url, "overlays").glob("*/*/*/c.*.*.*")]  # those of labels are c.0
+    assert (found.n_objects, found.to) == (len(shards), str(shards[0].parents[3]))
+    assert 0 < found.n_bytes < sum(each.stat().st_size for each in shards)
+    size = bytes_in_objects(found.n_bytes, found.n_objects)
+    for is_shown, said in ((True, "yes"), (False, "no: files changed")):
+        (listed,) = json.loads(run_command("info", images.url, "--json").stdout)["overviews"]
+        assert (listed["array"], listed["is_shown"]) == ("tas", is_shown)
+        shown = run_command("info", images.url, "tas").stdout
+        assert f"tas: overview, mean, 2 levels by 2, {size}" in shown
+        assert ("out of date and not shown" in shown) is not is_shown
+        with running(create_app([images.url])) as address:
+            for path in ("cube", "cube/array/tas"):
+                page = httpx.get(f"{address}/{path}", headers=BROWSER).text
+                assert rows_of(page, "Overviews") == [["tas", "mean, 2 levels by 2", said, size]]
+            page = httpx.get(f"{address}/cube/array/y", headers=BROWSER).text
+            assert rows_of(page, "Overviews") == []
+        images.open().append(images.files[2])

@@ -1,8 +1,14 @@
-"""GRIB files: everything that eccodes reads in them, or a refusal."""
+"""GRIB files beside eccodes and cfgrib: scanned, by index files, as a growing archive, verified."""
 
 from __future__ import annotations
 
+import random
+import re
 import struct
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +19,27 @@ import xarray as xr
 import zarr
 
 import gridref
+from gridref.api.catalog import Catalog
+from gridref.api.readable import Sources, readable
 from gridref.codecs import decode_chunk
-from gridref.errors import DecodeError, GridrefError, SourceFormatError, UnsupportedFeatureError
-from gridref.model.array import VirtualGroup
+from gridref.errors import (
+    DecodeError,
+    GridrefError,
+    NotRepresentableError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
+from gridref.faces.exports.kerchunk import to_kerchunk
+from gridref.formats.grib.arrays import group_of_fields
+from gridref.formats.grib.index_files import UnfitIndexError, listed_fields, read_index
+from gridref.formats.options import ScanOptions
+from gridref.io import Reads, open_for_scan, working
+from gridref.learned import FORMS
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState
 from tests.grib_files import field, fields_of, message, write_grib
+from tests.grib_index import idx, index
+from tests.http_server import Site, serving
 from tests.shared_data import shared_files
 
 REFUSED = {
@@ -101,8 +123,6 @@ def assert_same_places(arrays: Any, array: Any, about: dict[str, Any]) -> None:
 
 
 # ---- samples ------------------------------------------------------------------------------
-
-
 SAMPLES = [
     path
     for suffix in ("grib", "grib1", "grib2")
@@ -124,8 +144,6 @@ def test_real_files(path: Path) -> None:
 
 
 # ---- dimensions and groups ----------------------------------------------------------------
-
-
 def test_labels_become_dimensions(tmp_path: Path) -> None:
     fields = [
         field(seed=number, shortName=name, typeOfLevel="isobaricInhPa", level=level, step=step)
@@ -208,8 +226,6 @@ def test_xarray_decodes_times(tmp_path: Path) -> None:
 
 
 # ---- messages -----------------------------------------------------------------------------
-
-
 def test_fields_that_share_a_message(tmp_path: Path) -> None:
     fields = [field(seed=1, shortName="10u"), field(seed=2, shortName="10v"), field(shortName="sp")]
     fields[0]["multi"] = 2
@@ -437,8 +453,6 @@ def test_bytes_between_messages_are_skipped(tmp_path: Path) -> None:
 
 
 # ---- views --------------------------------------------------------------------------------
-
-
 def test_views(tmp_path: Path) -> None:
     fields = [field(seed=step, shortName="sp", step=step) for step in (0, 1)]
     path = write_grib(tmp_path / "a.grib2", *fields)
@@ -477,8 +491,6 @@ def test_damaged_jpeg_2000_ends(tmp_path: Path, marker: bytes) -> None:
 
 
 # ---- what is damaged ----------------------------------------------------------------------
-
-
 def test_files_that_are_cut_off(tmp_path: Path) -> None:
     path = write_grib(tmp_path / "a.grib2", field(shortName="sp"), field(shortName="2t"))
     whole = path.read_bytes()
@@ -512,3 +524,630 @@ def test_messages_without_an_end(tmp_path: Path) -> None:
     path.write_bytes(raw)
     with pytest.raises(SourceFormatError, match="7777 is not at its end"):
         gridref.scan(path)
+
+
+LEVELS = (1000, 850, 500, 250)
+UPPER = ("t", "u", "v", "q")
+
+
+@pytest.fixture(autouse=True)
+def nothing_learned() -> None:
+    FORMS.clear()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two files of a series."""
+    folder = tmp_path_factory.mktemp("series")
+    return [forecast(folder / f"f{step:03}.grib2", step) for step in (3, 6)]
+
+
+def forecast(path: Path, step: int, **begin: Any) -> Path:
+    """A file of 21 messages: levels, 2 m, and windows of precipitation. All have one size."""
+    begin = {"dataDate": 20240301, "dataTime": 600, **begin}
+    grid = {"n_rows": 64, "n_columns": 64, **begin}
+    fields = [
+        {"shortName": name, "typeOfLevel": "isobaricInhPa", "level": level, "step": step}
+        for name in UPPER
+        for level in LEVELS
+    ]
+    fields += [{"shortName": name, "step": step} for name in ("2t", "sp", "10u")]
+    fields += [{"shortName": "tp", "stepRange": f"{at}-{step}"} for at in (0, step - 1)]
+    return write_grib(
+        path,
+        *(field(seed=97 * step + n, **grid, **keys) for n, keys in enumerate(fields)),
+    )
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with serving(Site()) as site:
+        yield site
+
+
+def served(site: Site, *files: Path, lists: Callable[[Path], str] | None = idx) -> None:
+    """Let a server have some files, and what lists them."""
+    held = {f"/{file.name}": file.read_bytes() for file in files}
+    if lists is not None:
+        for file in files:
+            name = file.name + ".idx" if lists is idx else file.stem + ".index"
+            held[f"/{name}"] = lists(file).encode()
+    site.files, site.requests = held, []
+
+
+def fields_in(group: VirtualGroup) -> dict[str, Any]:
+    """Arrays of fields by path."""
+    return {path: array for path, array in group.all_arrays().items() if "GRIB_name" in array.attrs}
+
+
+@cache
+def in_file(path: Path) -> dict[tuple[Any, ...], Any]:
+    """The values of each field of a file by its path and labels; others compare with eccodes."""
+    return {labels: read() for labels, read in by_label(gridref.scan(path)).items()}
+
+
+def by_label(group: VirtualGroup) -> dict[tuple[Any, ...], Any]:
+    """Each field of a group by its path and labels: a function that reads it."""
+    found = {}
+    for path, array in fields_in(group).items():
+        above = group[path.rpartition("/")[0]].arrays
+        counts = array.shape[:-2]
+        for at in np.ndindex(counts):
+            labels = [above[dim][...][n] for dim, n in zip(array.dims, at, strict=False)]
+            found[path, *map(float, labels)] = lambda array=array, at=at: array[at]
+    return found
+
+
+def assert_nothing_wrong(group: VirtualGroup, path: Path) -> tuple[int, int]:
+    """Every field that can be read is the file's with these labels; returns equal and refused."""
+    expected = in_file(path)
+    n_equal = n_refused = 0
+    for labels, read in by_label(group).items():
+        try:
+            values = read()
+        except GridrefError:
+            n_refused += 1
+            continue
+        if not np.isnan(values).all():
+            assert labels in expected, labels
+            assert np.array_equal(values, expected[labels]), labels
+            n_equal += 1
+    return n_equal, n_refused
+
+
+# ---- index files that are right -----------------------------------------------------------
+@pytest.mark.parametrize("lists", [idx, index])
+def test_a_further_file_takes_three_requests(
+    site: Site, files: list[Path], lists: Callable[[Path], str]
+) -> None:
+    served(site, *files, lists=lists)
+    first, second = (gridref.scan(f"{site.url}/{file.name}") for file in files)
+    asked = site.requests[first.report.n_requests :]
+    # beginning, index file, last message; windows of ECMWF, which do not say where they begin
+    assert second.report.n_requests == len(asked) == 3
+    for group, path in ((first, files[0]), (second, files[1])):
+        assert fields_in(group).keys() == fields_in(gridref.scan(path)).keys()
+        n_equal, n_refused = assert_nothing_wrong(group, path)
+        assert (n_equal, n_refused) == (len(in_file(path)), 0)
+    array = fields_in(second)["isobaricInhPa/t"]
+    assert array.has_filter_masks  # claims, which were compared with the messages above
+
+
+def test_members_of_ensembles(site: Site, tmp_path: Path) -> None:
+    def members(step: int) -> Path:
+        keys = {
+            "productDefinitionTemplateNumber": 1,
+            "shortName": "2t",
+            "numberOfForecastsInEnsemble": 50,
+        }
+        return write_grib(
+            tmp_path / f"m{step}.grib2",
+            *(
+                field(64, 64, step + n, **keys, perturbationNumber=n, step=step)
+                for n in range(1, 21)
+            ),
+        )
+
+    files = [members(step) for step in (3, 6)]
+    served(site, *files, lists=index)
+    gridref.scan(f"{site.url}/m3.grib2")
+    group = gridref.scan(f"{site.url}/m6.grib2")
+    assert group.report.n_requests == 3
+    assert assert_nothing_wrong(group, files[1]) == (20, 0)
+
+
+def test_a_day_on_a_server(site: Site, tmp_path: Path) -> None:
+    files = [forecast(tmp_path / f"f{step:03}.grib2", step) for step in range(2, 6)]
+    served(site, *files)
+    gridref.build([f"{site.url}/{file.name}" for file in files], tmp_path / "cube.gridref")
+    n_requests = len(site.requests)
+    cube = gridref.open_catalog(tmp_path / "cube.gridref")
+    steps = cube["isobaricInhPa/step"][...].tolist()
+    for file in files:
+        for labels, expected in in_file(file).items():
+            at = cube[labels[0]][0, steps.index(labels[2])]
+            if at.ndim == 3:
+                levels = cube["isobaricInhPa/isobaricInhPa"][...].tolist()
+                at = at[levels.index(labels[3])]
+            assert np.array_equal(at, expected)
+    assert n_requests <= 3 * len(files) + 4  # the first file is read by its headers
+
+
+def test_fields_that_share_a_message_are_read_by_their_headers(site: Site, tmp_path: Path) -> None:
+    def winds(step: int) -> Path:
+        pair = [field(64, 64, step, shortName=name, step=step) for name in ("10u", "10v")]
+        pair[0]["multi"] = 2
+        others = [field(64, 64, step + n, shortName="t", level=100 + n) for n in range(20)]
+        return write_grib(tmp_path / f"w{step}.grib2", *others, *pair, *others[:1])
+
+    files = [winds(step) for step in (3, 6)]
+    served(site, *files)
+    for file in files:
+        group = gridref.scan(f"{site.url}/{file.name}")
+        assert assert_nothing_wrong(group, file) == (len(in_file(file)), 0)
+
+
+def test_folders_without_index_files_are_asked_once(site: Site, files: list[Path]) -> None:
+    served(site, *files, lists=None)
+    for file in [*files, *files]:
+        gridref.scan(f"{site.url}/{file.name}")
+    extra = [path for _, path, _ in site.requests if not path.endswith(".grib2")]
+    assert extra == ["/f003.grib2.idx", "/f003.index"]
+
+
+def test_offsets_only(site: Site, files: list[Path]) -> None:
+    served(site, *files)
+    gridref.scan(f"{site.url}/f003.grib2")
+    claimed = gridref.scan(f"{site.url}/f006.grib2")
+    read = gridref.scan(f"{site.url}/f006.grib2", index_files="offsets")
+    name = "isobaricInhPa/t"
+    with pytest.raises(NotRepresentableError, match="index_files='offsets'"):
+        to_kerchunk(claimed, inline_limit=0)
+    assert not read[name].has_filter_masks
+    assert assert_nothing_wrong(read, files[1])[1] == 0
+
+
+@pytest.mark.long(but=4)
+@pytest.mark.parametrize("path", shared_files("formats/grib/*.idx"))
+def test_real_index_files_are_understood(path: Path) -> None:
+    content = path.read_bytes()
+    offsets = [int(line.split(b":")[1]) for line in content.splitlines()]
+    entries = read_index(content, offsets[-1] + 1)
+    assert [entry.offset for entry in entries] == sorted(set(offsets))
+    assert all(entry.moment for entry in entries if offsets.count(entry.offset) == 1)
+
+
+# ---- index files that are wrong -----------------------------------------------------------
+def swap_words(text: str) -> str:
+    """Two lines tell the other one's field."""
+    lines = text.splitlines()
+    (one, other) = (re.fullmatch(r"(\d+:\d+:)(.*)", lines[n]) for n in (5, 9))
+    assert one is not None
+    assert other is not None
+    lines[5], lines[9] = one[1] + other[2], other[1] + one[2]
+    return "\n".join(lines)
+
+
+WRONG: dict[str, Callable[[str], str]] = {
+    "swapped": swap_words,
+    "another step": lambda text: text.replace("6 hour", "7 hour"),
+    "another day": lambda text: text.replace("d=20240301", "d=20240302"),
+    "one of another day": lambda text: text.replace("d=2024030106:V:850", "d=2024030206:V:850"),
+    "cut off": lambda text: "".join(text.splitlines(True)[:12]),
+    "cut off in a line": lambda text: text[:300],
+    "without a line": lambda text: "".join(text.splitlines(True)[:7] + text.splitlines(True)[8:]),
+    "without the first": lambda text: "".join(text.splitlines(True)[1:]),
+    "shifted": lambda text: re.sub(r":(\d+):d", lambda m: f":{int(m[1]) + 1}:d", text),
+    "reversed": lambda text: "".join(reversed(text.splitlines(True))),
+    "a page": lambda text: "<html><body>Not here</body></html>",
+    "other words": lambda text: text.replace(":T:", ":ZZ:"),
+    "huge": lambda text: text.replace(":0:d=", f":{10**17}:d="),
+    "no words": lambda text: re.sub(r"d=.*", "", text),
+}
+
+
+@pytest.mark.long(but=5)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_index_files(site: Site, files: list[Path], wrong: str) -> None:
+    served(site, *files)
+    gridref.scan(f"{site.url}/f003.grib2")
+    site.files["/f006.grib2.idx"] = WRONG[wrong](idx(files[1])).encode()
+    group = gridref.scan(f"{site.url}/f006.grib2")
+    n_equal, n_refused = assert_nothing_wrong(group, files[1])
+    n_fields = len(in_file(files[1]))
+    if any(finding.path == "/index file" for finding in group.report):
+        assert (n_equal, n_refused) == (n_fields, 0)
+    else:
+        assert n_refused or n_equal == n_fields
+
+
+def test_a_message_that_is_not_as_claimed_names_the_index_file(
+    site: Site, files: list[Path], tmp_path: Path
+) -> None:
+    served(site, *files)
+    gridref.scan(f"{site.url}/f003.grib2")
+    site.files["/f006.grib2.idx"] = swap_words(idx(files[1])).encode()
+    address = tmp_path / "cube.gridref"
+    gridref.build([f"{site.url}/f006.grib2"], address)
+    cube = gridref.open_catalog(address)
+    with pytest.raises(DecodeError, match="not the one that the index file beside it lists"):
+        cube["isobaricInhPa/u"][...]
+    assert np.isfinite(cube["isobaricInhPa/t"][...]).all()
+
+
+@pytest.mark.parametrize(
+    "arranged", [lambda v: v.expand_dims("run"), lambda v: v.transpose("longitude", ...)]
+)
+def test_claims_hold_however_axes_are_arranged(
+    site: Site, files: list[Path], arranged: Callable[[Any], Any]
+) -> None:
+    served(site, *files)
+    gridref.scan(f"{site.url}/f003.grib2")
+    site.files["/f006.grib2.idx"] = swap_words(idx(files[1])).encode()
+    ds = gridref.open_virtual_dataset(f"{site.url}/f006.grib2", group="isobaricInhPa")
+    with pytest.raises(DecodeError, match="not the one that the index file beside it lists"):
+        np.asarray(arranged(ds["u"]).data)
+
+
+def test_index_files_of_other_files(site: Site, files: list[Path], tmp_path: Path) -> None:
+    """Of another step, day and run: the messages of all are of the same sizes."""
+    good, other = files
+    day = forecast(tmp_path / "day.grib2", 6, dataDate=20240302)
+    run = forecast(tmp_path / "run.grib2", 6, dataTime=1200)
+    served(site, good, other, day, run)
+    gridref.scan(f"{site.url}/{good.name}")
+    for of in (good, day, run):
+        site.files["/f006.grib2.idx"] = idx(of).encode()
+        group = gridref.scan(f"{site.url}/f006.grib2")
+        assert "a different field" in str(group.report)
+        assert assert_nothing_wrong(group, other)[1] == 0
+
+
+def mutated(text: str, rng: random.Random) -> str:
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        at = rng.randrange(len(text) + 1)
+        match rng.randrange(4):
+            case 0:
+                text = text[:at] + text[at + rng.randrange(1, 40) :]
+            case 1:
+                text = text[:at] + rng.choice("0123456789:-\n acf") + text[at + 1 :]
+            case 2:
+                piece = rng.randrange(len(text) + 1)
+                text = text[:at] + text[piece : piece + rng.randrange(60)] + text[at:]
+            case _:
+                lines = text.splitlines(True)
+                rng.shuffle(lines) if rng.random() < 0.1 else lines.insert(0, lines.pop())
+                text = "".join(lines)
+    return text
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 20))]
+)
+@pytest.mark.parametrize("lists", [idx, index])
+def test_mutated_index_files(files: list[Path], lists: Callable[[Path], str], seed: int) -> None:
+    rng = random.Random(seed)
+
+    def listed(path: Path, text: str) -> VirtualGroup:
+        with working(reads=Reads()), open_for_scan(path) as file:
+            head = file.read_many([0], [1 << 14])[0]
+            fields = listed_fields(file, head, read_index(text.encode(), file.size))
+            group = group_of_fields(fields, file.source, ScanOptions(on_unsupported="skip"))
+            return readable(group, Sources(None))
+
+    listed(files[0], lists(files[0]))
+    text = lists(files[1])
+    for _ in range(25):
+        try:
+            group = listed(files[1], mutated(text, rng))
+        except UnfitIndexError:
+            continue
+        assert_nothing_wrong(group, files[1])
+
+
+N_FILES = 24
+N_LEVELS = 20
+UPPER_FIELDS = ("t", "u", "v", "q", "gh", "w", "r")
+SURFACE = ("2t", "2d", "10u", "10v", "sp", "tcc")
+
+
+def many_fields(path: Path, hour: int, levels: int = N_LEVELS) -> Path:
+    """A file like HRRR's of one step: levels, 2 m and 10 m, and two windows of precipitation."""
+    begin = {"dataDate": 20240301, "dataTime": 0}
+    fields = [
+        {"shortName": name, "typeOfLevel": "isobaricInhPa", "level": 1000 - 25 * level}
+        for name in UPPER_FIELDS
+        for level in range(levels)
+    ]
+    fields += [{"shortName": name} for name in SURFACE]
+    windows = [{"shortName": "tp", "stepRange": f"{at}-{hour}"} for at in (0, max(hour - 1, 0))]
+    return write_grib(
+        path,
+        *(
+            field(seed=1000 * hour + number, **begin, **keys, step=hour)
+            for number, keys in enumerate(fields)
+        ),
+        *(field(seed=1000 * hour + 999, **begin, **keys) for keys in windows if hour),
+    )
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """24 files of 148 messages."""
+    folder = tmp_path_factory.mktemp("day")
+    return [
+        many_fields(folder / f"hrrr.t00z.wrfprsf{hour:02}.grib2", hour) for hour in range(N_FILES)
+    ]
+
+
+def assert_same_day(cube: Catalog, files: list[Path]) -> None:
+    """Every field of every file is where its labels say, and there are no others."""
+    values = {path: array[...] for path, array in cube.all_arrays().items()}
+    steps = values["isobaricInhPa/step"].tolist()
+    levels = values["isobaricInhPa/isobaricInhPa"].tolist()
+    seen = set()
+    for path in files:
+        for about in fields_of(path):
+            for place in places_of(about):
+                found = values[place][0, steps.index(about["endStep"] * 3600)]
+                if found.ndim == 3:
+                    found = found[levels.index(about["level"])]
+                assert np.array_equal(found.reshape(-1), about["values"].astype("f4")), place
+                seen.add((place, about["endStep"], about["level"]))
+    cells = [each for name, each in values.items() if "GRIB_name" in cube[name].attrs]
+    assert sum(int(np.isfinite(each).sum()) for each in cells) == len(seen) * 12
+
+
+def places_of(about: dict[str, Any]) -> list[str]:
+    name, kind = about["cfVarName"], about["typeOfLevel"]
+    if about["stepType"] == "instant":
+        return [f"{kind}/{name}"]
+    length = about["endStep"] - about["startStep"]
+    both = [f"{kind}/accum/{name}"] if about["startStep"] == 0 else []
+    return both if length > 1 else [*both, f"{kind}/accum_1h/{name}"]
+
+
+@pytest.mark.long
+def test_a_day_becomes_a_cube(day: list[Path], tmp_path: Path) -> None:
+    cube = built(day, tmp_path / "day.gridref")
+    assert cube["isobaricInhPa/t"].shape == (1, N_FILES, N_LEVELS, 3, 4)
+    assert_same_day(cube, day)
+    assert not cube.verify().differences
+
+
+def built(files: list[Path], address: Path) -> Catalog:
+    gridref.build(files, address)
+    return gridref.open_catalog(address)
+
+
+def some(folder: Path, hours: range) -> list[Path]:
+    return [many_fields(folder / f"hrrr.wrfprsf{hour:02}.grib2", hour, levels=2) for hour in hours]
+
+
+def test_files_are_appended_as_they_appear(tmp_path: Path) -> None:
+    files = some(tmp_path, range(6))
+    cube = built(files[:2], tmp_path / "cube.gridref")
+    for file in files[2:]:
+        cube = cube.append(file)
+    assert_same_day(cube, files)
+    whole = built(files, tmp_path / "whole.gridref")
+    assert cube.info.digest == whole.info.digest
+    checked = cube.verify()
+    assert checked.n_arrays == 7 + 6 + 2
+    assert not checked.differences
+
+
+def test_times_are_those_of_xarray(tmp_path: Path) -> None:
+    files = some(tmp_path, range(3))
+    gridref.build(files, tmp_path / "cube.gridref")
+    with xr.open_datatree(tmp_path / "cube.gridref", engine="gridref") as tree:
+        upper = tree["isobaricInhPa"].dataset
+        hours = np.arange(3) * np.timedelta64(1, "h")
+        assert (upper.step.values == hours).all()
+        assert (upper.valid_time.values == np.datetime64("2024-03-01") + hours).all()
+        rain = tree["surface/accum"].dataset
+        assert rain.tp.isel(step=0).isnull().all()  # the analysis has none
+        assert not rain.tp.isel(step=slice(1, None)).isnull().any()
+
+
+def rain(folder: Path) -> Path:
+    """A catalog of two steps: levels above the ground, at the surface, and three windows."""
+    files = []
+    for hour in (6, 9):
+        names = [{"shortName": name, "step": hour} for name in ("2t", "2d", "10u", "sp")]
+        names += [
+            {"shortName": "tp", "stepRange": f"{at}-{hour}"} for at in (0, hour - 1, hour - 3)
+        ]
+        fields = [field(seed=10 * hour + n, **keys) for n, keys in enumerate(names)]
+        files.append(write_grib(folder / f"f{hour}.grib2", *fields))
+    gridref.build(files, folder / "f.gridref")
+    return folder / "f.gridref"
+
+
+def test_groups_choose_what_filter_by_keys_does(tmp_path: Path) -> None:
+    """The rows of docs/formats.md, against what eccodes says of each field."""
+    path = rain(tmp_path)
+
+    def chosen(**keys: Any) -> set[str]:
+        return {
+            about["cfVarName"]
+            for about in fields_of(tmp_path / "f6.grib2")
+            if all(about[key] == value for key, value in keys.items())
+        }
+
+    def opened(group: str) -> xr.Dataset:
+        return xr.open_dataset(path, engine="gridref", group=group)
+
+    def named(dataset: xr.Dataset) -> set[str]:
+        return set(dataset.data_vars) - {"spatial_ref"}
+
+    surface, above = opened("surface"), opened("heightAboveGround")
+    assert named(surface) == chosen(typeOfLevel="surface", stepType="instant") == {"sp"}
+    accumulated = chosen(typeOfLevel="surface", stepType="accum")
+    assert named(opened("surface/accum")) == accumulated == {"tp"}
+    two_metres = chosen(typeOfLevel="heightAboveGround", level=2)
+    assert named(above.filter_by_attrs(GRIB_level=2)) == two_metres == {"t2m", "d2m"}
+    assert named(above.filter_by_attrs(GRIB_shortName="2t")) == chosen(shortName="2t")
+    assert named(above.filter_by_attrs(GRIB_paramId=167)) == chosen(paramId=167)
+    files = sorted(tmp_path.glob("*.grib2"))
+    lazy = gridref.open_mfdataset(files, group="heightAboveGround", work=False)
+    fields = ["t2m", "d2m", "u10"]
+    xr.testing.assert_equal(lazy[fields].load(), above[fields].load())
+
+
+def test_windows_become_a_dimension(tmp_path: Path) -> None:
+    catalog = gridref.open_catalog(rain(tmp_path))
+    hours = (1, 3)
+    both = gridref.concat([catalog[f"surface/accum_{n}h"] for n in hours], "window", labels=hours)
+    assert both["tp"].dims == ("window", "time", "step", "latitude", "longitude")
+    for at, length in enumerate(hours):
+        for step, hour in enumerate((6, 9)):
+            (about,) = (
+                about
+                for about in fields_of(tmp_path / f"f{hour}.grib2")
+                if about["shortName"] == "tp"
+                and (about["startStep"], about["endStep"]) == (hour - length, hour)
+            )
+            assert np.array_equal(both["tp"][at, 0, step].reshape(-1), about["values"].astype("f4"))
+    tree = xr.open_datatree(tmp_path / "f.gridref", engine="gridref")
+    parts = [tree["surface"].dataset, tree["surface/accum"].dataset]
+    merged = xr.merge(parts, compat="no_conflicts")
+    merged.gridref.save(tmp_path / "part.gridref")
+    part = xr.open_dataset(tmp_path / "part.gridref", engine="gridref")
+    xr.testing.assert_equal(part.tp.load(), tree["surface/accum"].tp.load())
+    assert set(part.data_vars) >= {"sp", "tp"}
+
+
+def append_one(catalog: str, file: str) -> None:
+    gridref.open_catalog(catalog).append(file)
+
+
+@pytest.mark.parametrize("n_writers", [4, pytest.param(16, marks=pytest.mark.long)])
+def test_processes_append_at_the_same_time(tmp_path: Path, n_writers: int) -> None:
+    files = [
+        write_grib(tmp_path / f"{hour}.grib2", field(seed=hour, shortName="sp", step=hour))
+        for hour in range(n_writers + 2)
+    ]
+    gridref.build(files[:2], tmp_path / "cube.gridref")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["gridref.api.catalog"])
+    with ProcessPoolExecutor(n_writers, context) as pool:
+        done = [
+            pool.submit(append_one, str(tmp_path / "cube.gridref"), str(file)) for file in files[2:]
+        ]
+        for each in done:
+            each.result()
+    values = gridref.open_catalog(tmp_path / "cube.gridref")["surface/sp"][...]
+    expected = [fields_of(path)[0]["values"].astype("f4").reshape(3, 4) for path in files]
+    assert np.array_equal(values[0], expected)
+
+
+def test_files_on_a_server(tmp_path: Path) -> None:
+    files = some(tmp_path, range(1, 3))
+    with serving(Site({f"/{file.name}": file.read_bytes() for file in files})) as site:
+        addresses = [f"{site.url}/{file.name}" for file in files]
+        gridref.build(addresses, tmp_path / "cube.gridref")
+        assert_same_day(gridref.open_catalog(tmp_path / "cube.gridref"), files)
+
+
+PRESSURES = (1000, 850, 500)
+
+
+@pytest.fixture(scope="module")
+def cube(tmp_path_factory: pytest.TempPathFactory) -> VirtualGroup:
+    """Two members of an ensemble, with three levels and two steps."""
+    keys = {"typeOfLevel": "isobaricInhPa", "dataDate": 20240229, "dataTime": 1800}
+    member = {"productDefinitionTemplateNumber": 1, "numberOfForecastsInEnsemble": 2}
+    fields = [
+        field(
+            seed=number,
+            **keys,
+            **member,
+            perturbationNumber=number,
+            shortName="t",
+            level=level,
+            step=step,
+        )
+        for number in (1, 2)
+        for step in (0, 6)
+        for level in PRESSURES
+    ]
+    path = write_grib(tmp_path_factory.mktemp("grib") / "a.grib2", *fields)
+    return gridref.scan(path).groups["isobaricInhPa"]
+
+
+LABELS = {"number", "time", "step", "valid_time", "isobaricInhPa", "latitude", "longitude"}
+
+
+def changed(group: VirtualGroup, **by: float) -> VirtualGroup:
+    """The group with other numbers as labels."""
+    arrays = dict(group.arrays)
+    for name, more in by.items():
+        label = arrays[name]
+        values = label[...] + np.asarray(more).astype(label.dtype)
+        arrays[name] = VirtualArray.from_numpy(values, label.dims, label.attrs, label.fill_value)
+    return group.with_changes(arrays=arrays)
+
+
+def test_right_labels_pass(cube: VirtualGroup) -> None:
+    result = gridref.verify(changed(cube, longitude=-360), all=True)  # a whole turn
+    assert result.ok
+    assert result.n_chunks == 12
+    # Those of dimensions once, valid times by time and step: 2 + 1 + 2 + 3 + 2 + 3 + 4.
+    assert result.n_labels == 17
+    assert {path for path, _ in result.not_compared} == {"spatial_ref"}
+
+
+def test_wrong_labels_are_found(cube: VirtualGroup) -> None:
+    result = gridref.verify(changed(cube, **dict.fromkeys(LABELS, 3)), all=True)
+    assert {each.place.variable for each in result.differences} == LABELS
+    assert all(each.is_label for each in result.differences)
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    "sample",
+    [
+        *("reduced_gg_sfc_grib2", "rotated_ll_sfc_grib1", "polar_stereographic_sfc_grib2"),
+        *("regular_gg_pl_grib1", "regular_ll_sfc_grib1"),
+    ],
+)
+def test_places_on_every_kind_of_grid(tmp_path: Path, sample: str) -> None:
+    spaced = {"DxInMetres": 60_000, "DyInMetres": 50_000, "scanningMode": 64}
+    path = write_grib(
+        tmp_path / "a.grib", message(sample=sample, **(spaced if "polar" in sample else {}))
+    )
+    (group,) = gridref.scan(path).groups.values()
+    n_places = group.arrays["latitude"].size + group.arrays["longitude"].size
+    result = gridref.verify(group, all=True)
+    assert result.ok
+    assert result.n_labels > n_places
+    found = gridref.verify(changed(group, latitude=0.01, longitude=0.01), all=True).differences
+    assert {each.place.variable for each in found} == {"latitude", "longitude"}
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("mode", range(0, 256, 32))
+def test_places_in_every_order_of_points(tmp_path: Path, mode: int) -> None:
+    one = field(shortName="sp")
+    ends = one["keys"]
+    for bit, axis in ((128, "longitude"), (64, "latitude")):
+        first, last = (f"{axis}Of{end}GridPointInDegrees" for end in ("First", "Last"))
+        if mode & bit:
+            ends[first], ends[last] = ends[last], ends[first]
+    ends["scanningMode"] = mode
+    (group,) = gridref.scan(write_grib(tmp_path / "a.grib2", one)).groups.values()
+    result = gridref.verify(group, all=True)
+    assert (result.ok, result.n_labels) == (True, 3 + 3 + 4)
+
+
+def test_places_that_eccodes_gets_wrong_are_not_compared(tmp_path: Path) -> None:
+    """It ignores the scanning mode of polar stereographic grids, which wgrib2 follows."""
+    spaced = {"DxInMetres": 60_000, "DyInMetres": 50_000, "scanningMode": 0}
+    path = write_grib(
+        tmp_path / "a.grib", message(sample="polar_stereographic_sfc_grib2", **spaced)
+    )
+    (group,) = gridref.scan(path).groups.values()
+    result = gridref.verify(group, all=True)
+    assert result.ok
+    assert {"latitude", "longitude"} <= {path for path, _ in result.not_compared}

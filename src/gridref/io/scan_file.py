@@ -9,7 +9,7 @@ h5py holds one lock while it reads from a file object, and takes the same lock t
 the fsspec thread that fetches the bytes collects an h5py object as garbage, the two threads wait
 for each other forever (h5py documentation, "Python file-like objects"). `collector_paused` prevents
 that. Python can pause its collector only for the whole process. Without the pause,
-``tests/integration/test_remote_garbage.py`` hangs. Only `verify` needs it, for remote HDF5 files
+``tests/integration/test_bad_input.py`` hangs. Only `verify` needs it, for remote HDF5 files
 that are too large to be read whole.
 """
 

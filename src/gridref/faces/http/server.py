@@ -37,7 +37,7 @@ class GuardedConnection(HttpToolsProtocol):
     `limit_concurrency` counts the connections of all peers together, and only its slower h11
     protocol bounds the head of a request. An ASGI middleware sees a request when its head is
     complete, and cannot abort a connection. Without this class, all 15 attacks in
-    ``tests/integration/test_http_connections.py`` succeed. uvicorn's h11 protocol stops the long
+    ``tests/integration/test_http_requests.py`` succeed. uvicorn's h11 protocol stops the long
     heads, but no connection that is idle or does not read, no endless body, and not the peer with
     too many connections.
     """
