@@ -25,8 +25,7 @@ from gridref.codecs.grib import decode_field
 from gridref.formats.grib.header import walk
 from gridref.io import open_for_scan
 from tests.cold_scans import all_caches
-from tests.grib_files import field, write_grib
-from tests.grib_index import idx
+from tests.grib_files import field, idx, write_grib
 
 UPPER = ("t", "u", "v", "q", "gh", "w", "r", "absv", "clwmr")
 N_FIELDS = 743

@@ -1,10 +1,10 @@
-"""JPEG 2000 files for tests, written by GDAL, and their tile-parts."""
+"""JPEG 2000 files, and Sentinel-2 products of them."""
 
 from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,19 @@ import numpy as np
 import rasterio
 from numpy.typing import NDArray
 from rasterio.errors import NotGeoreferencedWarning
+from rasterio.transform import from_origin
 
-__all__ = ["codestream_of", "image_of", "read_jp2", "tile_parts", "with_parts", "write_jp2"]
+__all__ = [
+    "BANDS_1C",
+    "BANDS_2A",
+    "codestream_of",
+    "image_of",
+    "read_jp2",
+    "tile_parts",
+    "with_parts",
+    "write_jp2",
+    "write_product",
+]
 
 
 def image_of(shape: tuple[int, ...], dtype: str = "u2", seed: int = 0) -> NDArray[Any]:
@@ -83,3 +94,88 @@ def with_parts(data: bytes, order: Sequence[int]) -> bytes:
     parts = tile_parts(data)
     moved = b"".join(data[parts[number][1] : parts[number][2]] for number in order)
     return data[: parts[0][1]] + moved + data[parts[-1][2] :]
+
+
+BANDS_1C = {10: ("B02", "B03", "B04", "B08", "TCI"), 20: ("B05", "B11"), 60: ("B01", "B09")}
+BANDS_2A = {
+    10: ("B02", "B03", "TCI"),
+    20: ("B02", "B03", "B05", "SCL", "TCI"),
+    60: ("B01", "B02", "SCL"),
+}
+_DOCUMENT = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
+<n1:Level-{level}_User_Product xmlns:n1="https://psd-14.sentinel2.eo.esa.int/PSD/User_Product.xsd">
+  <n1:General_Info>
+    <Product_Info>
+      <PRODUCT_START_TIME>{start}</PRODUCT_START_TIME>
+      <PRODUCT_STOP_TIME>{start}</PRODUCT_STOP_TIME>
+      <PRODUCT_URI>{name}</PRODUCT_URI>
+      <PROCESSING_LEVEL>Level-{level}</PROCESSING_LEVEL>
+      <PROCESSING_BASELINE>05.09</PROCESSING_BASELINE>
+      <Datatake datatakeIdentifier="GS2A">
+        <SPACECRAFT_NAME>Sentinel-2A</SPACECRAFT_NAME>
+      </Datatake>
+      <Product_Organisation><Granule_List>
+        <Granule granuleIdentifier="{granule}" imageFormat="JPEG2000">
+{images}
+        </Granule>
+      </Granule_List></Product_Organisation>
+    </Product_Info>
+    <Product_Image_Characteristics>
+      <Special_Values>
+        <SPECIAL_VALUE_TEXT>NODATA</SPECIAL_VALUE_TEXT>
+        <SPECIAL_VALUE_INDEX>0</SPECIAL_VALUE_INDEX>
+      </Special_Values>
+      <Special_Values>
+        <SPECIAL_VALUE_TEXT>SATURATED</SPECIAL_VALUE_TEXT>
+        <SPECIAL_VALUE_INDEX>65535</SPECIAL_VALUE_INDEX>
+      </Special_Values>
+      <QUANTIFICATION_VALUES_LIST>
+        <BOA_QUANTIFICATION_VALUE unit="none">10000</BOA_QUANTIFICATION_VALUE>
+      </QUANTIFICATION_VALUES_LIST>
+    </Product_Image_Characteristics>
+  </n1:General_Info>
+</n1:Level-{level}_User_Product>
+"""
+
+
+def write_product(
+    folder: Path,
+    level: str = "2A",
+    date: str = "20230601",
+    tile: str = "31UFS",
+    bands: Mapping[int, Sequence[str]] | None = None,
+    corner: tuple[float, float] = (600_000, 5_000_040),
+    metres: int = 4800,
+    epsg: int = 32631,
+) -> Path:
+    """Write a product of a square of so many metres; returns its folder."""
+    bands = bands or (BANDS_2A if level == "2A" else BANDS_1C)
+    time = f"{date}T105031"
+    name = f"S2A_MSIL{level}_{time}_N0509_R051_T{tile}_{date}T182955.SAFE"
+    granule = f"L{level}_T{tile}_A041_{date}T105300"
+    images = []
+    for resolution, names in bands.items():
+        for band in names:
+            place = f"GRANULE/{granule}/IMG_DATA/"
+            place += f"R{resolution}m/" if level == "2A" else ""
+            place += f"T{tile}_{time}_{band}" + (f"_{resolution}m" if level == "2A" else "")
+            n_pixels = metres // resolution
+            shape = (3 if band == "TCI" else 1, n_pixels, n_pixels)
+            path = folder / name / f"{place}.jp2"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_jp2(
+                path,
+                image_of(shape, "u1" if band in ("TCI", "SCL") else "u2", sum(map(ord, place))),
+                128,
+                crs=f"EPSG:{epsg}",
+                transform=from_origin(*corner, resolution, resolution),
+                TLM="YES",
+                GeoJP2="NO",
+            )
+            images.append(f"          <IMAGE_FILE>{place}</IMAGE_FILE>")
+    start = f"{date[:4]}-{date[4:6]}-{date[6:]}T10:50:31.024Z"
+    document = _DOCUMENT.format(
+        level=level, name=name, granule=granule, start=start, images="\n".join(images)
+    )
+    (folder / name / f"MTD_MSIL{level}.xml").write_text(document)
+    return folder / name

@@ -1,13 +1,12 @@
-"""Programs that some tests need. Where one is absent, those tests are skipped with the reason.
-
-They are looked for on ``PATH`` only, so that `tools/try-bare` can hide them. A program that
-``GRIDREF_REQUIRE_PROGRAMS`` names has to be there, as in CI: then the test fails instead.
-"""
+"""Programs that some tests need, and work as a user without privileges."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -64,3 +63,27 @@ class Skipped:
 
     def pytest_sessionfinish(self) -> None:
         self._path.write_text("".join(f"{each}\n" for each in self._tests))
+
+
+NOBODY = 65534
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Root, who may do everything, is another user meanwhile."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@contextmanager
+def reachable_folder() -> Iterator[Path]:
+    """A new folder that other users get to: pytest's are the user's own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        folder.chmod(0o755)
+        yield folder

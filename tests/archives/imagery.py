@@ -14,8 +14,7 @@ from rasterio.transform import from_origin
 
 from tests.archives.archive import Archive, field_of
 from tests.hdf4_files import library_values, modis_tile, write_structures
-from tests.jp2_files import read_jp2
-from tests.safe_files import write_product
+from tests.jp2_files import read_jp2, write_product
 
 __all__ = ["channels", "exposures", "modis", "plate", "products", "sentinel", "wells"]
 

@@ -16,7 +16,7 @@ import gridref
 from gridref.faces.web.publishing import publish
 from tests.browser.test_viewer import CELLS, READY, TOLD, cells, opened, rendered
 from tests.browser.visits import Visit
-from tests.nginx_server import nginx_serving
+from tests.http_server import nginx_serving
 
 
 @pytest.fixture

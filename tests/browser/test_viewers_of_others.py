@@ -27,7 +27,7 @@ import gridref
 from gridref.faces.http import create_app
 from gridref.faces.web.publishing import publish
 from tests.browser.visits import Visit
-from tests.nginx_server import nginx_serving
+from tests.http_server import nginx_serving
 from tests.programs import WEB, npm_package
 from tests.uvicorn_server import running
 

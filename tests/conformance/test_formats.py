@@ -44,10 +44,9 @@ from tests.b2nd_files import write_array
 from tests.dmrpp_files import write_dmrpp
 from tests.grib_files import field, write_grib
 from tests.hdf4_files import write_datasets
-from tests.jp2_files import read_jp2, write_jp2
+from tests.jp2_files import read_jp2, write_jp2, write_product
 from tests.n5_files import write_attributes, write_dataset
 from tests.precomputed_files import write_volume
-from tests.safe_files import write_product
 from tests.wkw_files import voxels, write_mag
 
 VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 import shutil
 import tempfile
 import time
@@ -28,9 +29,38 @@ from gridref.faces.http import app, create_app
 from gridref.faces.web.look import LOOK_BYTES, look_at
 from gridref.faces.web.part import Part
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.manifest import ChunkManifest
+from gridref.serve.reader import Reader
 from gridref.testing.builders import chunked_array
-from tests.slow_reads import Slow, holes
 from tests.uvicorn_server import running
+
+
+def holes(shape: tuple[int, int], chunk: tuple[int, int]) -> VirtualArray:
+    """An array whose chunks are all missing: what is planned counts them all the same."""
+    encoding = Encoding(chunk, np.dtype("f4"), (bytes_codec(np.dtype("f4")),))
+    n_chunks = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
+    manifest = ChunkManifest.missing(n_chunks)
+    return VirtualArray.of_one_block(
+        shape,
+        np.dtype("f4"),
+        encoding=encoding,
+        manifest=manifest,
+        dims=("y", "x"),
+        fill_value=np.float32(1),
+    )
+
+
+class Slow(Reader):
+    """Counts what is read, and takes its time."""
+
+    n_read = 0
+
+    def read(self, array: VirtualArray, selection: Any = None, **options: Any) -> Any:
+        self.n_read += 1
+        time.sleep(0.02)
+        return super().read(array, selection, **options)
+
 
 LATITUDES = np.linspace(89.9, -89.9, 1250)
 LONGITUDES = np.linspace(0, 359.928, 5000)

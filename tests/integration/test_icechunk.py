@@ -33,8 +33,7 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from tests.command import run_command
-from tests.http_server import Site, serving
-from tests.nginx_server import nginx_serving
+from tests.http_server import Site, nginx_serving, serving
 from tests.s3_server import BUCKET, Bucket
 from tests.shared_data import REAL_NETCDF, shared_files
 

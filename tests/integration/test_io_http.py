@@ -32,8 +32,7 @@ from gridref.formats.hdf5.original import OriginalFile
 from gridref.io import Merging, RetryPolicy, SourcePool, describe_source, open_for_scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
-from tests.http_server import Site, serving
-from tests.nginx_server import nginx_serving
+from tests.http_server import Site, nginx_serving, serving
 
 DATA = np.random.default_rng(5).bytes(300_000)
 FAST = RetryPolicy(n_attempts=3, first_delay=0.01)

@@ -27,8 +27,8 @@ from gridref.faces.http import create_app
 from gridref.faces.web import front_page as searching
 from gridref.faces.web.publishing import publish
 from tests.by_name import by_name
+from tests.http_server import nginx_serving
 from tests.many_catalogs import BOXES, VARIABLES, Made, made
-from tests.nginx_server import nginx_serving
 from tests.shared_data import ROOT
 from tests.uvicorn_server import BROWSER, running
 from tools.fuzz.hostile_files import try_files

@@ -37,8 +37,7 @@ from gridref.io import Reads, open_for_scan, working
 from gridref.learned import FORMS
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState
-from tests.grib_files import field, fields_of, message, write_grib
-from tests.grib_index import idx, index
+from tests.grib_files import field, fields_of, idx, index, message, write_grib
 from tests.http_server import Site, serving
 from tests.shared_data import shared_files
 

@@ -30,8 +30,17 @@ from gridref.errors import (
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate
 from tests.http_server import Site, serving
-from tests.jp2_files import codestream_of, image_of, read_jp2, tile_parts, with_parts, write_jp2
-from tests.safe_files import BANDS_1C, BANDS_2A, write_product
+from tests.jp2_files import (
+    BANDS_1C,
+    BANDS_2A,
+    codestream_of,
+    image_of,
+    read_jp2,
+    tile_parts,
+    with_parts,
+    write_jp2,
+    write_product,
+)
 from tests.shared_data import shared_files
 
 UTM = {"crs": "EPSG:32631", "transform": from_origin(600_000, 4_900_020, 10, 10)}

@@ -12,11 +12,11 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import CombineError, InvalidRequestError, NotRepresentableError
 from gridref.faces.xarray.duck_array import NoValuesError, VirtualDuckArray
-from tests.virtual_support import stored
 
 HOW = {
     "data_vars": "minimal",
@@ -790,3 +790,9 @@ def test_ragged_groups_of_real_files(shared_data: Path) -> None:
             np.testing.assert_array_equal(found, np.concatenate(pieces), f"{path}/{name}")
             compared += 1
     assert compared == 21
+
+
+def stored(array: xr.DataArray) -> NDArray[Any]:
+    """Elements as they are in the file; those of a loaded variable as they are."""
+    data = array.variable.data
+    return data.load() if isinstance(data, VirtualDuckArray) else np.asarray(data)

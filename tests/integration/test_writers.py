@@ -40,9 +40,9 @@ from gridref.faces.web.publishing import publish
 from tests.command import run_command
 from tests.http_server import Site, serving
 from tests.integration.growing import assert_shows, built, files_in, month
+from tests.programs import reachable_folder, unprivileged
 from tests.s3_server import BUCKET, s3_bucket
 from tests.unit.catalog.test_writing import Killed, kill_after
-from tests.unprivileged import reachable_folder, unprivileged
 
 N_MONTHS = 8
 

@@ -28,7 +28,7 @@ from gridref.io import (
     read_file,
 )
 from gridref.model.manifest import Source
-from tests.unprivileged import reachable_folder, unprivileged
+from tests.programs import reachable_folder, unprivileged
 
 DATA = np.random.default_rng(1).bytes(50_000)
 
