@@ -20,7 +20,6 @@ import h5py
 import numpy as np
 import pytest
 import xarray as xr
-from typer.testing import CliRunner
 
 import gridref
 from gridref.api.catalog import Watch, write_catalog
@@ -35,7 +34,6 @@ from gridref.errors import (
     SourceUnavailableError,
     UnclearLayoutError,
 )
-from gridref.faces.cli import app
 from gridref.model.array import VirtualArray
 from tests.by_name import by_name
 from tests.command import run_command
@@ -72,16 +70,6 @@ def test_files_go_where_their_labels_say(
     assert opened["tas"].shape[0] == 5 * len(before)
     values = opened["tas"][...]  # the old snapshot goes on showing what it did
     assert np.array_equal(values[:5], grown["tas"][5 * before[0] : 5 * before[0] + 5])
-
-
-def test_one_after_the_other_is_the_same_as_all_at_once(months: list[Path], tmp_path: Path) -> None:
-    whole = built(months, tmp_path / "whole")
-    catalog = built(months[:1], tmp_path / "cube")
-    for file in months[1:]:
-        catalog = catalog.append(file)
-    assert catalog.info.digest == whole.info.digest
-    assert_shows(tmp_path / "cube", months)
-    assert catalog.chunks("tas").drop(["source"]).equals(whole.chunks("tas").drop(["source"]))
 
 
 def test_one_by_one_in_any_order_is_the_same(months: list[Path], tmp_path: Path) -> None:
@@ -191,15 +179,6 @@ def test_labels_that_overlap_follow_the_rule(months: list[Path], tmp_path: Path)
     with xr.open_dataset(other) as expected:
         assert np.array_equal(grown["tas"][10:], expected.tas.values)
     assert grown["tas"].shape == (15, 4, 6)
-
-
-def test_drift_is_resolved_as_in_build(months: list[Path], tmp_path: Path) -> None:
-    wider = month(tmp_path, 3, name="wider", dtype="f8")
-    whole = built([*months[:3], wider], tmp_path / "whole")
-    grown = built(months[:3], tmp_path / "cube").append(wider)
-    assert grown.info.digest == whole.info.digest
-    assert grown["tas"].dtype == np.float64
-    assert_shows(tmp_path / "cube", [*months[:3], wider])
 
 
 def test_a_changed_file_is_not_passed_over(tmp_path: Path) -> None:
@@ -396,16 +375,6 @@ def test_what_does_not_fit_is_a_problem_and_nothing_is_written(tmp_path: Path) -
     with pytest.raises(CombineError):
         gridref.open_catalog(catalog).append(tmp_path / "other.nc")
     assert gridref.open_catalog(catalog).arrays["t"].shape == before.arrays["t"].shape
-
-
-def test_the_command_adds_without_an_option(tmp_path: Path) -> None:
-    first, *later = map(str, in_parts(tmp_path))
-    catalog = str(tmp_path / "cube.gridref")
-    for arguments in (["build", first, "-o", catalog], ["append", catalog, *later]):
-        done = CliRunner().invoke(app, arguments)
-        assert done.exit_code == 0, done.output
-    with xr.open_dataset(catalog) as ds, xr.open_mfdataset([first, *later]) as expected:
-        xr.testing.assert_equal(ds.load(), expected.load())
 
 
 def four_days(folder: Path, name: str, first: int, dtype: str = "f4", **attrs: Any) -> str:
@@ -651,27 +620,6 @@ def test_many_pieces_are_written_as_a_whole(tmp_path: Path) -> None:
     )
     np.testing.assert_array_equal(catalog["v"][...], np.arange(600.0))
     assert max(map(len, catalog.snapshot.shared.layouts)) == 1
-
-
-def test_a_member_is_appended_by_the_command(
-    tmp_path: Path, run_of_member: Callable[..., str]
-) -> None:
-    files = [run_of_member(member, 0) for member in (1, 2)]
-    gridref.build(files, tmp_path / "cube.gridref", layout=gridref.Labels("m{member:d}"))
-    before = stated(gridref.open_catalog(tmp_path / "cube.gridref"))
-    command = [
-        sys.executable,
-        "-m",
-        "gridref",
-        "append",
-        str(tmp_path / "cube.gridref"),
-        run_of_member(3, 0),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    catalog = gridref.open_catalog(tmp_path / "cube.gridref")
-    assert before < stated(catalog)
-    assert rows_written(catalog)[1] == 3  # t, area and member
 
 
 ALL_DAYS = np.datetime64("2000-01-01") + np.arange(60)

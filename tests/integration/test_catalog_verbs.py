@@ -15,7 +15,7 @@ import xarray as xr
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.catalog.examining import CatalogChange
-from gridref.errors import CatalogCorruptError, InvalidRequestError
+from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from tests.by_name import by_name
 from tests.http_server import Site, serving
@@ -78,21 +78,6 @@ def test_relocate(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) ->
     assert after.append(moved / days[-1].name)["tas"].shape == (N_DAYS, 6, 8)
 
 
-def test_relocate_of_no_source(catalog: gridref.Catalog) -> None:
-    with pytest.raises(InvalidRequestError, match="no source begins with '/elsewhere'"):
-        catalog.relocate({"/elsewhere/": "/here/"})
-
-
-def test_verify(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
-    result = catalog.verify(all=True)
-    assert result.ok
-    assert result.n_chunks >= 3 * 4 + 1
-    blocks = next((tmp_path / "cube.gridref").glob("sources-*.parquet"))
-    blocks.write_bytes(blocks.read_bytes()[:-1] + b"?")
-    with pytest.raises(CatalogCorruptError, match=blocks.name):
-        catalog.verify()
-
-
 def test_take_checksums(catalog: gridref.Catalog, days: list[Path]) -> None:
     after = catalog.take_checksums()
     assert catalog.info.n_checksums == 0
@@ -105,20 +90,6 @@ def test_diff(catalog: gridref.Catalog, days: list[Path]) -> None:
     assert catalog.diff(catalog) == ()
     assert catalog.diff(after) == catalog.diff(after.info.url) != ()
     assert any(str(days[-1]) in str(change) for change in catalog.diff(after))
-
-
-def test_sql(catalog: gridref.Catalog, days: list[Path]) -> None:
-    pytest.importorskip("duckdb")
-    rows = catalog.sql("SELECT count(*) AS n FROM chunks WHERE path = 'tas'")
-    assert rows.to_pylist() == [{"n": 3 * 4}]
-
-
-def test_watch(catalog: gridref.Catalog, days: list[Path]) -> None:
-    done = catalog.watch(days[0].parent, once=True)
-    assert done.appended == (str(days[-1]),)
-    np.testing.assert_array_equal(
-        gridref.open_catalog(catalog.info.url)["tas"].read(), stored(days)
-    )
 
 
 def test_export_by_the_ending(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:

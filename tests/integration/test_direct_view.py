@@ -239,20 +239,6 @@ def test_pickles_of_stores_arrays_and_datasets(cube: Cube) -> None:
         )
 
 
-def test_tasks_of_dask_are_named_by_content(cube: Cube) -> None:
-    from dask.base import tokenize
-
-    first = tokenize(gridref.open_store(cube.catalog))
-    assert tokenize(gridref.open_store(cube.catalog)) == first
-    assert tokenize(gridref.open_store(cube.catalog, chunks={"time": 3})) != first
-    gridref.build(cube.paths[:2], cube.catalog, concat_dim="time", overwrite=True)
-    assert tokenize(gridref.open_store(cube.catalog)) != first
-    group = VirtualGroup({"v": chunked_array(np.zeros(3), (1,), ("t",))})
-    other = VirtualGroup({"v": chunked_array(np.ones(3), (1,), ("t",))})
-    stores = [gridref.open_store(group), gridref.open_store(other)]
-    assert len({tokenize(store) for store in stores}) == 2
-
-
 def test_a_running_event_loop_and_load_async(cube: Cube) -> None:
     async def read() -> NDArray[Any]:
         ds = xr.open_zarr(cube.url, chunks=None)

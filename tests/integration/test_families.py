@@ -25,22 +25,11 @@ from tests.by_name import by_name
 from tests.command import run_command
 
 ALONG: dict[str, tuple[str, dict[str, Any]]] = {
-    "acorn_turq_hourly": ("TIME", {}),
-    "arm_sgpmmcr_uneven": ("time", {"variables": "different"}),
     "ascat_l2_subset_uneven": ("NUMROWS", {}),
-    "ecearth_tas_uneven": ("time", {}),
-    "hadgem3_pr_uneven": ("time", {}),
     "harmony_global_days": ("time", {"overlap": "keep"}),
-    "inm_rlds_uneven": ("time", {}),
     "iris_north_america_pair": ("time", {"overlap": "keep"}),
-    "mooring_nrsrot_tz_uneven": ("TIME", {"variables": "different"}),
-    "roms_his_4": ("ocean_time", {}),
-    "sam0_siconc_uneven": ("time", {}),
 }
-STACKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "gdal_byte_chunk_mismatch": ("member", {}),
-    "iris_north_america_pair": ("scenario", {}),
-}
+"""Families that lie otherwise if nothing is said, see `FOUND`."""
 UNFIT = {
     "ascat_l2_empty": ("NUMROWS", {"dimensions-differ"}),
     "kerchunk_air": ("time", {"dimensions-differ"}),
@@ -77,7 +66,6 @@ def cube_of(files: list[Path], folder: Path, dim: str, options: dict[str, Any]) 
         return xr.open_zarr(f"gridref::file://{catalog}", chunks=None, decode_timedelta=False)
 
 
-@pytest.mark.long(but=3)
 @pytest.mark.parametrize("name", list(ALONG))
 def test_families_along_a_dimension(shared_data: Path, tmp_path: Path, name: str) -> None:
     dim, options = ALONG[name]
@@ -101,13 +89,6 @@ def same_along(cube: xr.Dataset, files: list[Path], dim: str) -> None:
     assert set(cube.variables) == set(parts[0].variables)
 
 
-@pytest.mark.parametrize("name", list(STACKED))
-def test_families_along_a_new_dimension(shared_data: Path, tmp_path: Path, name: str) -> None:
-    dim, options = STACKED[name]
-    files = family(shared_data, name)
-    same_stacked(cube_of(files, tmp_path, dim, options), files, dim)
-
-
 def same_stacked(cube: xr.Dataset, files: list[Path], dim: str) -> None:
     """Every variable is that of the files, beside each other along a new dimension."""
     parts = [opened(path) for path in files]
@@ -119,13 +100,6 @@ def same_stacked(cube: xr.Dataset, files: list[Path], dim: str) -> None:
         else:
             same(cube[variable], parts[0][variable].values, str(variable))
     assert stacked
-
-
-@pytest.mark.parametrize("name", ["lcmap_cog_2years", "openeo_s2_dates"])
-def test_families_of_rasters(shared_data: Path, tmp_path: Path, name: str) -> None:
-    files = family(shared_data, name)
-    cube_of(files, tmp_path, "date", {})
-    same_rasters(tmp_path / "cube.gridref", files, "date")
 
 
 def same_rasters(catalog: Path, files: list[Path], dim: str) -> None:

@@ -237,11 +237,6 @@ def test_a_server_that_is_gone() -> None:
         assert caught.value.place.source == url
 
 
-def test_a_missing_file(site: Site) -> None:
-    with pytest.raises(SourceUnavailableError, match="does not exist"):
-        open_for_scan(f"{site.url}/b.bin")
-
-
 def test_hdf5_is_parsed_in_few_requests(site: Site) -> None:
     content = io.BytesIO()
     values = np.arange(1_000_000.0).reshape(1000, 1000)
@@ -402,15 +397,6 @@ def test_a_point_of_a_large_contiguous_variable_costs_little(tmp_path: Path) -> 
             assert [method for method, _, _ in data] == ["GET", "GET"]
             sizes = [1 - eval(str(wanted).removeprefix("bytes=")) for _, _, wanted in data]
             assert sizes == [8, 2 * 300 * 200 * 8]
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_every_face_reads_the_same(cube: tuple[Site, str, xr.Dataset], face: str) -> None:
-    _, catalog, expected = cube
-    opened = FACES[face](catalog)
-    assert np.array_equal(opened["tas"].values, expected["tas"].values)
-    picked = opened["tas"][25:40:3, 5]
-    assert np.array_equal(picked.values, expected["tas"].values[25:40:3, 5])
 
 
 @pytest.mark.long(but=4)

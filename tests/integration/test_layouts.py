@@ -237,19 +237,6 @@ def test_several_layouts_are_listed_with_what_each_gives(tmp_path: Path) -> None
     assert CliRunner().invoke(app, [*arguments, "--yes"]).exit_code == 0
 
 
-def test_the_command_line_says_what_it_takes_and_lists_commands(tmp_path: Path) -> None:
-    for first in (0, 2):
-        days(first).to_netcdf(tmp_path / f"part{first}.nc")
-    catalog = str(tmp_path / "cube.gridref")
-    done = CliRunner().invoke(app, ["build", str(tmp_path / "*.nc"), "-o", catalog])
-    assert done.exit_code == 0, done.output
-    assert "laid out by --concat-dim time (coordinates differ along time)" in " ".join(
-        done.output.split()
-    )
-    done = CliRunner().invoke(app, ["plan", str(tmp_path / "*.nc")], env={"COLUMNS": "200"})
-    assert "laid out by --concat-dim time" in done.output
-
-
 def test_files_of_differing_length_are_ragged_or_padded(tmp_path: Path) -> None:
     for number, n in enumerate((3, 5)):
         xr.Dataset({"t": ("obs", np.arange(n) + 10.0 * number)}).to_netcdf(tmp_path / f"{n}.nc")

@@ -173,24 +173,6 @@ def test_every_door_reads_from_the_overlay(cube: Cube, monkeypatch: pytest.Monke
     assert used
 
 
-def test_reads_take_what_is_cheaper(cube: Cube) -> None:
-    opened = cube.open().rechunk("tas", SERIES)
-    chosen = {
-        "series": opened.explain("tas", lat=3, lon=4),
-        "map": opened.explain("tas", time=3),
-    }
-    found = {
-        name: dict(zip(table["layout"].to_pylist(), table["chosen"].to_pylist(), strict=True))
-        for name, table in chosen.items()
-    }
-    assert found == {
-        "series": {"files": False, "overlay 0": True},
-        "map": {"files": True, "overlay 0": False},
-    }
-    rows = chosen["series"].to_pylist()
-    assert [(row["n_chunks"], row["n_requests"]) for row in rows] == [(24, 6), (1, 1)]
-
-
 def test_overlays_of_parts_of_an_array_answer_together(cube: Cube) -> None:
     for start in (0, 8, 16):
         cube.open().rechunk("tas", SERIES, where={"time": slice(start, start + 7)})

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import fsspec
 import imagecodecs
 import numpy as np
 import pytest
@@ -687,15 +686,6 @@ def test_large_uncompressed_images_are_cut(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_slowly(array), tifffile.imread(path))
 
 
-def test_remote_files_by_few_requests(tmp_path: Path, shared_data: Path) -> None:
-    memory = fsspec.filesystem("memory")
-    source = shared_data / "tiff/realistic/cogeotiff__rio-cogeo__image_web_z5_z11.tif"
-    memory.pipe_file("/scan_tiff/cog.tif", source.read_bytes())
-    report = scan("memory://scan_tiff/cog.tif").report
-    assert report.n_requests <= 2
-    assert report.n_bytes <= 64 << 10
-
-
 rasterio = pytest.importorskip("rasterio")
 pytest.importorskip("rioxarray")
 
@@ -764,30 +754,6 @@ def test_pixel_centres_equal_rioxarray(path: Path) -> None:
         return
     for name in ("x", "y", "band"):
         np.testing.assert_allclose(read_slowly(group.arrays[name]), theirs[name].values, rtol=1e-12)
-
-
-def test_pyramid_opens_as_a_tree(shared_data: Path) -> None:
-    group = scan(str(shared_data / "families/lcmap_cog_2years/lcmap_tiny_cog_2019.tif"))
-    tree = xr.open_datatree(open_store(group), engine="zarr", consolidated=False)
-    layout = tree.attrs["multiscales"]["layout"]
-    assert [entry["asset"] for entry in layout] == [
-        "band_data",
-        "overview_1/band_data",
-        "overview_2/band_data",
-    ]
-    for entry in layout:
-        path, _, name = entry["asset"].rpartition("/")
-        node = tree[path] if path else tree
-        ratio = entry["transform"]["scale"]
-        assert [a * b for a, b in zip(node[name].shape, ratio, strict=True)] == [1, 2048, 2048]
-
-
-def test_rotated_image_has_its_affine(shared_data: Path) -> None:
-    path = shared_data / "tiff/features/opendatacube__odc-geo__au-3577-rotated.tif"
-    group = scan(str(path))
-    assert "x" not in group.arrays
-    with rasterio.open(path) as file:
-        assert tuple(opened(group).rio.transform()) == tuple(file.transform)
 
 
 @pytest.mark.parametrize("point", ["Area", "Point"])
