@@ -23,7 +23,7 @@ from gridref.catalog.document import dumped
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.strategies import arrays_with_values
 from tests.conformance.second_reader import SCRIPT, Compared, compare_files, samples, second
-from tests.integration.growing import month
+from tests.integration.archives import month
 from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
 
 LackingError = second.LackingError

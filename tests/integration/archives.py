@@ -1,4 +1,4 @@
-"""Archives of NetCDF4 files for the tests, and what netCDF4 reads from them."""
+"""Files and archives for the tests, what other programs read from them, and what catalogs show."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import h5py
 import netCDF4
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
+
+import gridref
 
 MONTHS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] * 2
 """Days of 24 months; no multiple of 10 divides most of them."""
@@ -78,3 +82,75 @@ def assert_same_bits(got: NDArray[Any], expected: NDArray[Any]) -> None:
     assert got.dtype == expected.dtype
     assert got.shape == expected.shape
     assert np.ascontiguousarray(got).tobytes() == np.ascontiguousarray(expected).tobytes()
+
+
+def month(folder: Path, number: int, **changes: Any) -> Path:
+    """One file of five days a month, the first of which has the number 5 * number."""
+    rng = np.random.default_rng(number)
+    values = rng.normal(280, 10, (5, 4, 6)).astype(changes.get("dtype", "f4"))
+    dataset = xr.Dataset(
+        {"tas": (("time", "lat", "lon"), values), "area": (("lat", "lon"), np.ones((4, 6)))},
+        coords={
+            "time": ("time", np.arange(5) + 5 * number, {"units": "days since 2000-01-01"}),
+            "lat": ("lat", np.arange(4.0) + changes.get("shift", 0)),
+            "lon": ("lon", np.arange(6.0)),
+        },
+        attrs={"title": "days"},
+    )
+    path = folder / f"{changes.get('name', f'{number:03}')}.nc"
+    encoding = {"tas": {"chunksizes": (2, 4, 3), "zlib": True}}
+    dataset.to_netcdf(path, engine="h5netcdf", encoding=encoding, unlimited_dims=["time"])
+    return path
+
+
+def steps(folder: Path, labels: list[float], **attrs: Any) -> Path:
+    """A file whose coordinate has some labels, and nothing else that is shared."""
+    path = folder / f"{len(list(folder.iterdir())):03}.h5"
+    values = np.array(labels)
+    return write_hdf5(
+        path, {"time": (values, attrs)}, {"v": (["time"], values * 10)}, libver="latest"
+    )
+
+
+def built(files: list[Path], catalog: Path) -> gridref.VirtualGroup:
+    gridref.build(files, catalog, "time")
+    return gridref.open_catalog(catalog)
+
+
+def files_in(catalog: Path) -> set[str]:
+    return {path.name for path in catalog.iterdir() if path.suffix == ".parquet"}
+
+
+def assert_shows(catalog: Path | str, files: list[Path]) -> None:
+    """What xarray shows of the files themselves, decoded by netCDF's library."""
+    with (
+        xr.open_dataset(catalog, engine="gridref") as shown,
+        xr.open_mfdataset(
+            files, engine="netcdf4", data_vars="minimal", coords="minimal", compat="override",
+            join="exact", combine="nested", concat_dim="time",
+        ) as expected,
+    ):  # fmt: skip
+        xr.testing.assert_identical(shown.load(), expected.load())
+
+
+def write_hdf5(
+    path: Path, labels: Mapping[str, Any], arrays: Mapping[str, Sequence[Any]], **options: Any
+) -> Path:
+    """Write arrays along labelled dimensions with h5py, as NetCDF4 lays them out.
+
+    Labels are values, or values and attributes. An array is given as in xarray: dimensions, values,
+    and, if need be, attributes and what h5py is told to store it by.
+    """
+    with h5py.File(path, "w", **options) as file:
+        for name, given in labels.items():
+            values, attrs = given if isinstance(given, tuple) else (given, {})
+            file[name] = values
+            file[name].make_scale(name)
+            file[name].attrs.update(attrs)
+        for name, (dims, values, *more) in arrays.items():
+            attrs, storage = (*more, {}, {})[:2]
+            array = file.create_dataset(name, data=values, **storage)
+            array.attrs.update(attrs)
+            for axis, dim in enumerate(dims):
+                array.dims[axis].attach_scale(file[dim])
+    return path

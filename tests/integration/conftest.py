@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.growing import month
+from tests.integration.archives import month
 from tests.s3_server import Bucket, s3_bucket
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import GridrefError, SourceChangedError
+from tests.integration.archives import write_hdf5
 
 N_LAT, N_LON = 4, 6
 LAYOUTS = ({"time": -1, "lat": 2, "lon": 3}, {"time": 3, "lat": 4, "lon": 6})
@@ -64,15 +64,10 @@ class Archive:
         shape = (n_steps, N_LAT, N_LON)
         values = 1000.0 * self.n_written + np.arange(np.prod(shape)).reshape(shape)
         draft = f"{path}.new"
-        with h5py.File(draft, "w") as file:
-            for name, length in (("lat", N_LAT), ("lon", N_LON)):
-                file[name] = np.arange(length, dtype="f8")
-                file[name].make_scale(name)
-            file["time"] = label + np.arange(n_steps)
-            file["time"].make_scale("time")
-            data = file.create_dataset("tas", data=values, chunks=(1, N_LAT, N_LON))
-            for axis, name in enumerate(("time", "lat", "lon")):
-                data.dims[axis].attach_scale(file[name])
+        labels = {"time": label + np.arange(n_steps)}
+        labels |= {"lat": np.arange(N_LAT, dtype="f8"), "lon": np.arange(N_LON, dtype="f8")}
+        storage = {"chunks": (1, N_LAT, N_LON)}
+        write_hdf5(Path(draft), labels, {"tas": ([*labels], values, {}, storage)})
         os.replace(draft, path)
         self.held[path] = (label, values)
         return path

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import cftime
-import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -37,7 +36,7 @@ from gridref.errors import (
 from gridref.model.array import VirtualArray
 from tests.by_name import by_name
 from tests.command import run_command
-from tests.integration.growing import assert_shows, built, files_in, month, steps
+from tests.integration.archives import assert_shows, built, files_in, month, steps, write_hdf5
 from tests.integration.test_mosaics import write_tile
 
 N_MONTHS = 12
@@ -380,17 +379,10 @@ def test_what_does_not_fit_is_a_problem_and_nothing_is_written(tmp_path: Path) -
 def four_days(folder: Path, name: str, first: int, dtype: str = "f4", **attrs: Any) -> str:
     """A file of four days in two chunks."""
     values = np.random.default_rng(first).random((4, 4)) * 100
-    with h5py.File(folder / f"{name}.h5", "w") as file:
-        file["time"] = np.arange(first, first + 4.0)
-        file["time"].make_scale("time")
-        file["time"].attrs["units"] = "days since 2000-01-01"
-        file["x"] = np.arange(4.0)
-        file["x"].make_scale("x")
-        v = file.create_dataset("v", data=values.astype(dtype), chunks=(2, 4), compression="gzip")
-        v.dims[0].attach_scale(file["time"])
-        v.dims[1].attach_scale(file["x"])
-        v.attrs.update(attrs)
-    return str(folder / f"{name}.h5")
+    time = np.arange(first, first + 4.0), {"units": "days since 2000-01-01"}
+    storage = {"chunks": (2, 4), "compression": "gzip"}
+    v = ("time", "x"), values.astype(dtype), attrs, storage
+    return str(write_hdf5(folder / f"{name}.h5", {"time": time, "x": np.arange(4.0)}, {"v": v}))
 
 
 def grown(
@@ -610,11 +602,8 @@ def test_many_pieces_are_written_as_a_whole(tmp_path: Path) -> None:
 
     even = gridref.concat([labelled(2 * np.array([n])) for n in range(300)], "time")
     write_catalog(even, tmp_path / "cube")
-    with h5py.File(tmp_path / "odd.h5", "w") as file:
-        file["time"] = np.concatenate([[0.0], 2 * np.arange(300.0) + 1])
-        file["time"].make_scale("time")
-        file["v"] = file["time"][...]
-        file["v"].dims[0].attach_scale(file["time"])
+    odd = np.concatenate([[0.0], 2 * np.arange(300.0) + 1])
+    write_hdf5(tmp_path / "odd.h5", {"time": odd}, {"v": (["time"], odd)})
     catalog = gridref.open_catalog(tmp_path / "cube").append(
         tmp_path / "odd.h5", concat_dim="time", combine=gridref.CombineOptions(overlap="first")
     )

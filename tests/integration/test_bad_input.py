@@ -50,7 +50,7 @@ from tests.attack_doors import DOORS, Read, told_at_a_door
 from tests.by_name import by_name
 from tests.command import run_command
 from tests.http_server import RANGE_FAULTS, Site, serving
-from tests.integration.archives import write_months
+from tests.integration.archives import write_hdf5, write_months
 
 ReadCatalog = Callable[[Path], object]
 
@@ -614,12 +614,9 @@ def files(folder: Path, variable: str, attrs: dict[str, Any]) -> list[Path]:
     """Two files whose variable has odd attributes; where it is the time, it has usual units."""
     paths = [folder / f"{number}.h5" for number in range(2)]
     for number, path in enumerate(paths):
-        with h5py.File(path, "w") as file:
-            file["time"] = np.arange(2.0) + 2 * number
-            file["time"].make_scale("time")
-            file["time"].attrs["units"] = "days since 2000-01-01"
-            file["v"] = np.arange(4, dtype="i2").reshape(2, 2)
-            file["v"].dims[0].attach_scale(file["time"])
+        time = np.arange(2.0) + 2 * number, {"units": "days since 2000-01-01"}
+        write_hdf5(path, {"time": time}, {"v": (["time"], np.arange(4, dtype="i2").reshape(2, 2))})
+        with h5py.File(path, "a") as file:
             file[variable].attrs.update(attrs)
     return paths
 

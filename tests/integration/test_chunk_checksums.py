@@ -7,6 +7,7 @@ import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -24,7 +25,7 @@ from gridref.errors import (
 from gridref.faces.cli.app import app
 from tests.attack_doors import DOORS, told_at_a_door
 from tests.http_server import Site, serving
-from tests.integration.growing import assert_shows, month
+from tests.integration.archives import assert_shows, month, write_hdf5
 from tools.fuzz.catalog_attack import sign
 
 NAMES = ("packed", "plain", "whole")
@@ -36,17 +37,16 @@ N_CHUNKS = 4 + 4 + 1 + 1
 
 def make_file(path: Path, number: int = 0) -> Path:
     rng = np.random.default_rng(number)
-    with h5py.File(path, "w") as file:
-        file["time"] = np.arange(4.0) + 4 * number
-        file["time"].make_scale("time")
-        for name, options in (
-            ("packed", {"chunks": (2, 300), "compression": "gzip"}),
-            ("plain", {"chunks": (2, 300)}),
-            ("whole", {}),
-        ):
-            data = file.create_dataset(name, data=rng.integers(0, 50, (4, 600), "i4"), **options)
-            data.dims[0].attach_scale(file["time"])
-    return path
+    kinds: dict[str, dict[str, Any]] = {
+        "packed": {"chunks": (2, 300), "compression": "gzip"},
+        "plain": {"chunks": (2, 300)},
+        "whole": {},
+    }
+    arrays = {
+        name: (["time"], rng.integers(0, 50, (4, 600), "i4"), {}, storage)
+        for name, storage in kinds.items()
+    }
+    return write_hdf5(path, {"time": np.arange(4.0) + 4 * number}, arrays)
 
 
 def last_byte(path: Path, name: str) -> int:

@@ -37,7 +37,7 @@ from gridref.errors import (
 )
 from gridref.model.array import VirtualArray, VirtualGroup
 from tests.command import run_command
-from tests.integration.growing import month
+from tests.integration.archives import month
 from tests.integration.test_icechunk import kinds
 from tests.integration.test_overlays import SERIES, Cube, read_without_warnings
 from tests.programs import npm_package, program

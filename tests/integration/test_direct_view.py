@@ -22,6 +22,7 @@ import gridref
 from gridref.errors import ReadError
 from gridref.model.array import VirtualGroup
 from gridref.testing.builders import chunked_array
+from tests.integration.archives import write_hdf5
 
 pytestmark = pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
 
@@ -38,19 +39,10 @@ class Cube:
         for number, n_days in enumerate(MONTHS):
             parts.append(random.normal(size=(n_days, 130, 140)).round(2).astype("f4"))
             paths.append(folder / f"m{number}.nc")
-            with h5py.File(paths[-1], "w") as file:
-                time = file.create_dataset("time", data=sum(MONTHS[:number]) + np.arange(n_days))
-                time.attrs["units"] = "days since 2001-01-01"
-                time.make_scale("time")
-                v = file.create_dataset(
-                    "v", data=parts[-1], chunks=(1, 130, 140), compression=4, shuffle=True
-                )
-                v.attrs["units"] = "K"
-                for axis, name in enumerate(("time", "y", "x")):
-                    if name != "time":
-                        scale = file.create_dataset(name, data=np.arange(v.shape[axis], dtype="f8"))
-                        scale.make_scale(name)
-                    v.dims[axis].attach_scale(file[name])
+            time = sum(MONTHS[:number]) + np.arange(n_days), {"units": "days since 2001-01-01"}
+            labels = {"time": time, "y": np.arange(130.0), "x": np.arange(140.0)}
+            storage = {"chunks": (1, 130, 140), "compression": 4, "shuffle": True}
+            write_hdf5(paths[-1], labels, {"v": ([*labels], parts[-1], {"units": "K"}, storage)})
         self.paths = paths
         self.values: NDArray[np.float32] = np.concatenate(parts)
         self.catalog = folder / "cube.gridref"

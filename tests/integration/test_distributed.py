@@ -30,6 +30,7 @@ from gridref.io import counted_traffic
 from tests.by_name import by_name
 from tests.expiring import SECRET, bearer_only
 from tests.http_server import Site, serving
+from tests.integration.archives import write_hdf5
 
 N_FILES = 60
 
@@ -43,12 +44,10 @@ def sixty_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(folder: Path, number: int) -> None:
-    with h5py.File(folder / f"{number:03}.h5", "w") as file:
-        file["time"] = np.arange(number * 2, number * 2 + 2.0)
-        file["time"].make_scale()
-        file.create_dataset("x", data=np.random.default_rng(number).random((2, 4)), chunks=(1, 4))
-        file["x"].dims[0].attach_scale(file["time"])
-        file["x"].attrs["values"] = np.arange(3)
+    values = np.random.default_rng(number).random((2, 4))
+    x = ["time"], values, {"values": np.arange(3)}, {"chunks": (1, 4)}
+    time = np.arange(number * 2, number * 2 + 2.0)
+    write_hdf5(folder / f"{number:03}.h5", {"time": time}, {"x": x})
 
 
 def built(archive: Path, work: Path, **options: object) -> tuple[dict[str, np.ndarray], int]:

@@ -27,7 +27,7 @@ from gridref.errors import (
 )
 from gridref.faces.http import create_app
 from tests.command import run_command
-from tests.integration.growing import assert_shows, built
+from tests.integration.archives import assert_shows, built
 from tests.uvicorn_server import running
 
 N_MONTHS = 6

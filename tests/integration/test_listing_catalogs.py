@@ -25,8 +25,7 @@ from gridref.api.catalog import write_catalog
 from gridref.errors import CatalogVersionError, InvalidRequestError, ReadError, SourceChangedError
 from gridref.faces.cli import app
 from tests.command import run_command
-from tests.integration.archives import write_months
-from tests.integration.growing import built, files_in, month
+from tests.integration.archives import built, files_in, month, write_months
 from tests.integration.test_cli import run
 from tools.fuzz.catalog_attack import sign
 

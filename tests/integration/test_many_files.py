@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from rich.console import Console
@@ -33,18 +32,15 @@ from gridref.faces.picture import human_bytes
 from tests.by_name import by_name
 from tests.command import run_command
 from tests.http_server import Site, serving
+from tests.integration.archives import write_hdf5
 
 N_FILES = 12
 
 
 def content(number: int, folder: Path) -> bytes:
-    path = folder / "one.h5"
-    with h5py.File(path, "w") as file:
-        file["time"] = np.arange(number * 3, number * 3 + 3.0)
-        file["time"].make_scale()
-        file["x"] = np.arange(12.0).reshape(3, 4) + number
-        file["x"].dims[0].attach_scale(file["time"])
-    return path.read_bytes()
+    values = np.arange(12.0).reshape(3, 4) + number
+    time = np.arange(number * 3, number * 3 + 3.0)
+    return write_hdf5(folder / "one.h5", {"time": time}, {"x": (["time"], values)}).read_bytes()
 
 
 @pytest.fixture
@@ -325,10 +321,7 @@ print(*gridref.open_catalog(f"{folder}/cube.gridref")["v"][...].tolist())
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other limits elsewhere")
 def test_more_files_than_descriptors(tmp_path: Path) -> None:
     for number in range(60):
-        with h5py.File(tmp_path / f"{number:02}.nc", "w") as file:
-            file["v"], file["time"] = [number], [number]
-            file["time"].make_scale("time")
-            file["v"].dims[0].attach_scale(file["time"])
+        write_hdf5(tmp_path / f"{number:02}.nc", {"time": [number]}, {"v": (["time"], [number])})
     command = [sys.executable, "-c", FEW_DESCRIPTORS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout.split() == [str(number) for number in range(60)], done.stderr

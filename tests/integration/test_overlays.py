@@ -42,6 +42,7 @@ from gridref.faces.http import create_app
 from gridref.faces.picture import human_bytes
 from tests.command import run_command
 from tests.http_server import Site, serving
+from tests.integration.archives import write_hdf5
 from tests.integration.overlay_archive import Archive
 from tests.integration.test_icechunk import opened as session_of
 from tests.s3_server import s3_bucket
@@ -52,19 +53,11 @@ SERIES = {"time": -1, "lat": 5, "lon": 5}
 
 def write_map_file(path: Path, first: int, values: NDArray[Any], **attrs: Any) -> None:
     """Write a file of maps, one chunk each."""
-    with h5py.File(path, "w") as file:
-        for name, labels in (
-            ("time", first + np.arange(len(values))),
-            ("lat", np.arange(values.shape[1]) * 1.0),
-            ("lon", np.arange(values.shape[2]) * 1.0),
-        ):
-            file[name] = labels
-            file[name].make_scale(name)
-        chunks = (1, *values.shape[1:])
-        data = file.create_dataset("tas", data=values, chunks=chunks, compression="gzip")
-        data.attrs.update(attrs)
-        for axis, name in enumerate(("time", "lat", "lon")):
-            data.dims[axis].attach_scale(file[name])
+    n_maps, n_rows, n_columns = values.shape
+    labels = {"time": first + np.arange(n_maps), "lat": np.arange(n_rows) * 1.0}
+    labels["lon"] = np.arange(n_columns) * 1.0
+    storage = {"chunks": (1, n_rows, n_columns), "compression": "gzip"}
+    write_hdf5(path, labels, {"tas": ([*labels], values, attrs, storage)})
 
 
 class Cube:

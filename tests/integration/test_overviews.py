@@ -29,6 +29,7 @@ from gridref.faces.cli.app import app
 from gridref.faces.http.app import create_app
 from gridref.faces.picture import bytes_in_objects
 from tests.command import run_command
+from tests.integration.archives import write_hdf5
 from tests.uvicorn_server import BROWSER, rows_of, running
 
 SHAPE = (101, 83)
@@ -36,21 +37,11 @@ SHAPE = (101, 83)
 
 def write(path: Path, first: int, values: NDArray[Any], **attrs: Any) -> str:
     """Write a file of images, one chunk each."""
-    with h5py.File(path, "w") as file:
-        for name, labels in (
-            ("time", first + np.arange(len(values))),
-            ("y", np.arange(values.shape[1]) * -2.0),
-            ("x", np.arange(values.shape[2]) * 2),
-        ):
-            file[name] = labels
-            file[name].make_scale(name)
-        data = file.create_dataset(
-            "tas", data=values, chunks=(1, *values.shape[1:]), compression="gzip"
-        )
-        data.attrs.update(attrs)
-        for axis, name in enumerate(("time", "y", "x")):
-            data.dims[axis].attach_scale(file[name])
-    return str(path)
+    n_images, n_rows, n_columns = values.shape
+    labels = {"time": first + np.arange(n_images), "y": np.arange(n_rows) * -2.0}
+    labels["x"] = np.arange(n_columns) * 2
+    storage = {"chunks": (1, n_rows, n_columns), "compression": "gzip"}
+    return str(write_hdf5(path, labels, {"tas": ([*labels], values, attrs, storage)}))
 
 
 class Images:

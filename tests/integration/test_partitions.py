@@ -26,6 +26,7 @@ from gridref.errors import (
     SourceUnavailableError,
 )
 from tests.by_name import by_name
+from tests.integration.archives import write_hdf5
 
 distributed = pytest.importorskip("distributed")
 
@@ -39,19 +40,18 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     start = 0
     for number in range(N_FILES):
         n_steps = 2 + number % 3
-        with h5py.File(folder / f"{number:03}.h5", "w") as file:
-            file["time"] = np.arange(start, start + n_steps, dtype="f8")
-            file["time"].make_scale()
-            file["cell"] = np.arange(5.0)
-            file["cell"].make_scale()
-            values = np.random.default_rng(number).integers(0, 99, (n_steps, 5)).astype("i2")
-            x = file.create_dataset("x", data=values, chunks=(1 + number % 2, 5))
-            x.dims[0].attach_scale(file["time"])
-            x.dims[1].attach_scale(file["cell"])
-            x.attrs["scale_factor"] = 0.1 if number < 20 else 0.5
+        values = np.random.default_rng(number).integers(0, 99, (n_steps, 5)).astype("i2")
+        packing = {"scale_factor": 0.1 if number < 20 else 0.5}
+        path = write_hdf5(
+            folder / f"{number:03}.h5",
+            {"time": np.arange(start, start + n_steps, dtype="f8"), "cell": np.arange(5.0)},
+            {
+                "x": (("time", "cell"), values, packing, {"chunks": (1 + number % 2, 5)}),
+                "area": (["cell"], np.arange(5.0)),
+            },
+        )
+        with h5py.File(path, "a") as file:
             file.attrs["history"] = f"written {number}"
-            file["area"] = np.arange(5.0)
-            file["area"].dims[0].attach_scale(file["cell"])
         start += n_steps
     return folder
 

@@ -37,6 +37,7 @@ from gridref.model.scan_report import Fate
 from tests.cold_scans import all_caches, described_group
 from tests.dmrpp_files import NAMESPACES, write_dmrpp
 from tests.http_server import Site, serving
+from tests.integration.archives import write_hdf5
 
 VALUES = np.random.default_rng(4).normal(size=(13, 17))
 
@@ -515,13 +516,10 @@ def test_a_cube_of_documents_and_granules(tmp_path: Path) -> None:
     paths = []
     for day in range(4):
         path = tmp_path / f"{day}.h5"
-        with h5py.File(path, "w") as file:
-            file["time"] = np.arange(2.0) + 2 * day
-            file["time"].make_scale("time")
-            file["time"].attrs["units"] = "days since 2020-01-01"
-            values = np.arange(24.0).reshape(2, 12) + day
-            t = file.create_dataset("t", data=values, chunks=(1, 6), compression=1, shuffle=True)
-            t.dims[0].attach_scale(file["time"])
+        time = np.arange(2.0) + 2 * day, {"units": "days since 2020-01-01"}
+        values = np.arange(24.0).reshape(2, 12) + day
+        storage = {"chunks": (1, 6), "compression": 1, "shuffle": True}
+        write_hdf5(path, {"time": time}, {"t": (["time"], values, {}, storage)})
         paths.append(write_dmrpp(path) if day % 2 else path)
     catalog = tmp_path / "cube.gridref"
     gridref.build(paths[:3], catalog, "time")

@@ -16,6 +16,7 @@ import gridref
 from gridref.errors import CombineError
 from gridref.faces.http import create_app
 from tests.by_name import by_name
+from tests.integration.archives import write_hdf5
 from tests.uvicorn_server import running
 
 SURFACE = {"land": 0, "sea": 1}
@@ -289,16 +290,10 @@ STORED = np.array([0, 1, 100, 127, -1, -128, -2], "i1")
 
 
 def made(path: Path, dtype: str, unsigned: str | None, missing: object, scale: float) -> Path:
-    with h5py.File(path, "w") as file:
-        file["x"] = np.arange(7.0) + 7 * (scale != 0.5)
-        file["x"].make_scale("x")
-        data = file.create_dataset("v", data=STORED.astype(dtype), chunks=(3,))
-        data.dims[0].attach_scale(file["x"])
-        data.attrs["missing_value"] = missing
-        data.attrs["scale_factor"] = np.float64(scale)
-        if unsigned is not None:
-            data.attrs["_Unsigned"] = unsigned
-    return path
+    attrs = {"missing_value": missing, "scale_factor": np.float64(scale)}
+    attrs |= {} if unsigned is None else {"_Unsigned": unsigned}
+    labels = {"x": np.arange(7.0) + 7 * (scale != 0.5)}
+    return write_hdf5(path, labels, {"v": (["x"], STORED.astype(dtype), attrs, {"chunks": (3,)})})
 
 
 @pytest.mark.long(but=2)

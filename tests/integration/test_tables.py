@@ -27,7 +27,7 @@ from gridref.api.catalog import write_catalog
 from gridref.catalog import tables as table_file
 from gridref.errors import CatalogCorruptError, GridrefError
 from tests.by_name import by_name
-from tests.integration.growing import assert_shows, built, month, steps
+from tests.integration.archives import assert_shows, built, month, steps
 from tests.parquet_bombs import BOMBS, compressed, put
 from tests.s3_server import BUCKET, s3_bucket
 from tools.fuzz.catalog_attack import sign

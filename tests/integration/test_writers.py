@@ -39,7 +39,7 @@ from gridref.errors import (
 from gridref.faces.web.publishing import publish
 from tests.command import run_command
 from tests.http_server import Site, serving
-from tests.integration.growing import assert_shows, built, files_in, month
+from tests.integration.archives import assert_shows, built, files_in, month, write_hdf5
 from tests.programs import reachable_folder, unprivileged
 from tests.s3_server import BUCKET, s3_bucket
 from tests.unit.catalog.test_writing import Killed, kill_after
@@ -607,12 +607,9 @@ def test_clocks_that_are_wrong_let_prune_remove_nothing_that_is_needed(
 
 
 def small_file(path: Path, number: int) -> Path:
-    with h5py.File(path, "w", libver="latest") as file:
-        file["time"] = [float(number)]
-        file["time"].make_scale("time")
-        file.create_dataset("v", data=np.full((1, 3), number, "f4"), chunks=(1, 3))
-        file["v"].dims[0].attach_scale(file["time"])
-    return path
+    values = np.full((1, 3), number, "f4")
+    array = (["time"], values, {}, {"chunks": (1, 3)})
+    return write_hdf5(path, {"time": [float(number)]}, {"v": array}, libver="latest")
 
 
 def test_what_is_written_does_not_grow_with_the_catalog(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from gridref.faces.web.publishing import publish
 from gridref.formats.hdf5 import files
 from gridref.io import address, local
 from gridref.model import source_policy
-from tests.integration.growing import assert_shows, built, month
+from tests.integration.archives import assert_shows, built, month
 
 
 @pytest.fixture
