@@ -240,9 +240,10 @@ def serving(site: Site) -> Iterator[Site]:
                 return self.refuse(404)
             start, stop, status = 0, len(content), 200
             range_ = self.headers.get("Range") or self.headers.get("x-ms-range") or ""
-            wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", range_)
+            wanted = re.fullmatch(r"bytes=(?:(\d+)-(\d*)|-(\d+))", range_)
             if wanted and not site.ignores_ranges:
-                start, status = int(wanted[1]), 206
+                status = 206
+                start = int(wanted[1]) if wanted[1] else max(0, stop - int(wanted[3]))
                 stop = min(stop, int(wanted[2]) + 1) if wanted[2] else stop
                 if start >= len(content):
                     return self.refuse(416)
