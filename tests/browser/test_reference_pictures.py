@@ -22,7 +22,7 @@ from scipy.signal import fftconvolve
 
 from gridref.faces.http import create_app
 from tests.browser.kinds import KINDS, Kind, Reference
-from tests.browser.test_first_sight import TICKS, box_of
+from tests.browser.test_maps import TICKS, box_of
 from tests.browser.test_viewer import READY
 from tests.browser.visits import Visit
 from tests.uvicorn_server import running

@@ -96,24 +96,6 @@ def test_indexing_stays_virtual(
     assert_same(cube.isel(selection), truth.isel(selection))
 
 
-def test_labels_select(cube: xr.Dataset, truth: xr.Dataset) -> None:
-    key = {"time": slice("2023-03-05", "2023-04-09"), "lat": slice(-30, 40)}
-    assert_same(cube.sel(key), truth.sel(key))
-
-
-def test_rearranging_stays_virtual(cube: xr.Dataset, truth: xr.Dataset) -> None:
-    for change in (
-        lambda ds: ds.transpose("lon", "time", "lat", ...),
-        lambda ds: ds[["tas", "pr"]].expand_dims(member=3),
-        lambda ds: ds[["tas", "pr"]].expand_dims("run", axis=1).squeeze("run"),
-        lambda ds: ds.isel(time=[4]).squeeze("time"),
-        lambda ds: ds.rename(time="t", tas="tas").rename(t="time"),
-        lambda ds: ds.assign_coords(lon=ds.lon - 180),
-        lambda ds: ds[["tas", "pr"]].broadcast_like(xr.DataArray(np.zeros(2), dims="extra")),
-    ):
-        assert_same(change(cube), change(truth))
-
-
 def test_merge_and_reindex(cube: xr.Dataset, truth: xr.Dataset) -> None:
     merged = xr.merge([cube[["tas"]], cube[["pr"]]], compat="override", join="override")
     assert_same(merged, truth)
@@ -172,13 +154,6 @@ def test_open_virtual_mfdataset_orders_and_reports(files: list[str], truth: xr.D
     assert not [name for name in static if "time" in cube[name].dims]
 
 
-def test_open_virtual_mfdataset_nested(files: list[str], truth: xr.Dataset) -> None:
-    cube = gridref.open_virtual_mfdataset(
-        files, "time", combine="nested", preprocess=lambda ds: ds.isel(lat=slice(0, 5))
-    )
-    assert_same(cube, truth.isel(lat=slice(0, 5)))
-
-
 def write_tiles(folder: Path, time: list[float], lat: list[float]) -> list[Path]:
     """One file of one step and one row for each place."""
     files = []
@@ -219,27 +194,6 @@ def test_drift_of_tiles_names_its_files(tmp_path: Path) -> None:
     grid = [files[0:2], files[2:4], files[4:6]]
     nested = gridref.open_virtual_mfdataset(grid, ["time", "lat"], combine="nested")
     assert {c.value: c.ranges for d in nested.encoding["drift"] for c in d.cases} == cases
-
-
-def test_xarray_concat_of_unlike_packing_is_refused(tmp_path: Path) -> None:
-    for number, scale in enumerate((0.01, 0.1)):
-        xr.Dataset({"t": ("x", np.linspace(270, 280, 5))}).to_netcdf(
-            tmp_path / f"{number}.nc", encoding={"t": {"dtype": "i2", "scale_factor": scale}}
-        )
-    parts = [gridref.open_virtual_dataset(tmp_path / f"{number}.nc") for number in range(2)]
-    with pytest.raises(CombineError, match="packed differently"):
-        xr.concat(parts, "x")
-
-
-def test_tree(shared_data: Path) -> None:
-    family = shared_data / "families" / "gpm_2aku_136_137"
-    file = min(family.iterdir())
-    tree = gridref.open_virtual_datatree(file)
-    expected = xr.open_datatree(file, mask_and_scale=False, decode_times=False, engine="netcdf4")
-    path = "NS/SLV/zFactorCorrected"
-    np.testing.assert_array_equal(tree[path].data.load(), expected[path].values)
-    again = tree.gridref.to_group()
-    assert set(again.all_arrays()) == set(gridref.scan(str(file)).all_arrays())
 
 
 def test_files_say_which_dimensions_grow_and_which_coordinates_belong_where(tmp_path: Path) -> None:
