@@ -24,6 +24,7 @@ from gridref.model.encoding import Encoding, Unpacking
 from gridref.model.joining import recast
 from gridref.model.scan_report import LEFT_OUT, Fate
 
+_PACKED_TWICE = "values that are unpacked already are packed once more"
 PACKING_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
 
 
@@ -70,6 +71,11 @@ class Packing:
     def is_trivial(self) -> bool:
         """Whether stored numbers are the values."""
         return self == Packing()
+
+    def unpacking(self, dtype: np.dtype[Any]) -> Unpacking:
+        """The same for reading, by arithmetic in a floating dtype."""
+        fills = tuple(sorted(self.fills))
+        return Unpacking(self.scale, self.offset, fills, self.unsigned, str(dtype))
 
     @property
     def is_exact(self) -> bool:
@@ -209,7 +215,7 @@ def unpack_all(column: Column) -> Column:
     dtype = np.result_type(
         *(float_dtype(kind.array, Packing.of(kind.array)) for kind in column.kinds)
     )
-    known: dict[tuple[Encoding, Unpacking | None], Encoding] = {}
+    known: _Known = {}
 
     def change(kind: Kind, array: VirtualArray) -> VirtualArray:
         return unpacked(array, Packing.of(kind.array), dtype, known)
@@ -217,40 +223,37 @@ def unpack_all(column: Column) -> Column:
     return column.map_kinds(change)
 
 
+type _Known = dict[tuple[Encoding, Unpacking], Encoding]
+
+
 def unpacked(
-    array: VirtualArray,
-    packing: Packing,
-    dtype: np.dtype[Any],
-    known: dict[tuple[Encoding, Unpacking | None], Encoding],
+    array: VirtualArray, packing: Packing, dtype: np.dtype[Any], known: _Known
 ) -> VirtualArray:
     """An array of unpacked floats over the same stored chunks."""
-    unpacking = None
-    if not packing.is_trivial:
-        unpacking = Unpacking(
-            packing.scale,
-            packing.offset,
-            tuple(sorted(packing.fills)),
-            packing.unsigned,
-            str(float_dtype(array, packing)),
-        )
+    if not packing.is_trivial and any(each.unpacking is not None for each in array.encodings):
+        raise NotRepresentableError(_PACKED_TWICE)
+    floats = as_floats(array, dtype, packing.unpacking(float_dtype(array, packing)), known)
+    return floats.with_changes(attrs=without_packing(array.attrs, dtype))
+
+
+def as_floats(
+    array: VirtualArray, dtype: np.dtype[Any], unpacking: Unpacking, known: _Known
+) -> VirtualArray:
+    """Read the same stored chunks as floats, unpacked after any unpacking that they have already.
+
+    Parameters
+    ----------
+    known
+        The encodings that others got, filled here: similar files share one.
+    """
     floats = recast(array, dtype, dtype.type(np.nan))
-    encodings = []
+    if unpacking == Unpacking(dtype=unpacking.dtype):
+        return floats
     for encoding in floats.encodings:
-        key = (encoding, unpacking)
-        if key not in known:
-            known[key] = _with_unpacking(encoding, unpacking)
-        encodings.append(known[key])
-    return floats.with_changes(
-        encodings=tuple(encodings), attrs=without_packing(array.attrs, dtype)
-    )
-
-
-def _with_unpacking(encoding: Encoding, unpacking: Unpacking | None) -> Encoding:
-    if unpacking is None:
-        return encoding
-    if encoding.unpacking is not None:
-        raise NotRepresentableError("values that are unpacked already are packed once more")
-    return replace(encoding, unpacking=unpacking)
+        if (encoding, unpacking) not in known:
+            known[encoding, unpacking] = rescaled(encoding, unpacking)
+    encodings = tuple(known[encoding, unpacking] for encoding in floats.encodings)
+    return floats.with_changes(encodings=encodings)
 
 
 def rescaled(encoding: Encoding, unpacking: Unpacking) -> Encoding:
@@ -263,9 +266,9 @@ def rescaled(encoding: Encoding, unpacking: Unpacking) -> Encoding:
     """
     inner = encoding.unpacking
     if inner is None:
-        return _with_unpacking(encoding, unpacking)
+        return replace(encoding, unpacking=unpacking)
     if unpacking.fill_values or unpacking.unsigned is not None:
-        raise NotRepresentableError("values that are unpacked already are packed once more")
+        raise NotRepresentableError(_PACKED_TWICE)
     if unpacking.scale is None and unpacking.offset is None:
         return replace(encoding, unpacking=replace(inner, dtype=unpacking.dtype))
     scale = 1.0 if unpacking.scale is None else unpacking.scale

@@ -11,7 +11,7 @@ are in its units.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.combine.columns import Column, Kind, Notes, value_text
-from gridref.combine.rules.packing import Packing, float_dtype, rescaled, without_packing
+from gridref.combine.rules.packing import Packing, as_floats, float_dtype, without_packing
 from gridref.combine.values import Values
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray
@@ -32,8 +32,6 @@ from gridref.model.conventions import (
     text_of,
     units_with,
 )
-from gridref.model.encoding import Unpacking
-from gridref.model.joining import recast
 
 Factor = tuple[float, float]
 _SAME: Factor = (1.0, 0.0)
@@ -50,7 +48,10 @@ def resolve_units(columns: Mapping[str, Column], notes: Notes) -> dict[str, Colu
             file: factors[_units(kind)] for kind in column.kinds for file in column.files_of(kind)
         }
         target = str(column.first.attrs["units"])
-        for member in [name, *_bounds_of(column, columns)]:
+        for member in [
+            name,
+            *_bounds_of(column, columns, ("bounds",), lambda attrs: "units" in attrs),
+        ]:
             result[member] = _rescaled_column(result[member], by_file, target)
     return result
 
@@ -59,13 +60,19 @@ def _units(kind: Kind) -> str:
     return str(kind.array.attrs.get("units"))
 
 
-def _bounds_of(column: Column, columns: Mapping[str, Column]) -> list[str]:
+def _bounds_of(
+    column: Column,
+    columns: Mapping[str, Column],
+    attributes: Sequence[str],
+    have_own: Callable[[Mapping[str, Any]], bool],
+) -> list[str]:
     """Bounds that have no units of their own (CF conventions, 7.1): they are in the column's."""
-    names = dict.fromkeys(text_of(kind.array.attrs, "bounds") for kind in column.kinds)
+    arrays = [kind.array for kind in column.kinds]
+    names = (text_of(array.attrs, name) for array in arrays for name in attributes)
     return [
         name
-        for name in names
-        if name in columns and not any("units" in kind.array.attrs for kind in columns[name].kinds)
+        for name in dict.fromkeys(names)
+        if name in columns and not any(have_own(kind.array.attrs) for kind in columns[name].kinds)
     ]
 
 
@@ -133,21 +140,15 @@ def _converted(
 ) -> VirtualArray:
     """Unpacked floats in other units: the packing's scale and offset take in those of the units."""
     packing = Packing.of(array)
-    scale, offset = packing.scale, packing.offset
     if factor != _SAME:
-        scale = (1.0 if scale is None else scale) * factor[0]
-        offset = (0.0 if offset is None else offset) * factor[0] + factor[1]
-    unpacking = Unpacking(
-        scale, offset, tuple(sorted(packing.fills)), packing.unsigned, str(np.dtype(dtype))
-    )
-    floats = recast(array, dtype, dtype.type(np.nan))
-    encodings = floats.encodings
-    if unpacking != Unpacking(dtype=str(dtype)):
-        encodings = tuple(rescaled(encoding, unpacking) for encoding in encodings)
+        scale = (1.0 if packing.scale is None else packing.scale) * factor[0]
+        offset = (0.0 if packing.offset is None else packing.offset) * factor[0] + factor[1]
+        packing = replace(packing, scale=scale, offset=offset)
+    floats = as_floats(array, dtype, packing.unpacking(dtype), {})
     attrs = without_packing(array.attrs, dtype)
     if "units" in attrs:
         attrs["units"] = target
-    return floats.with_changes(encodings=encodings, attrs=attrs)
+    return floats.with_changes(attrs=attrs)
 
 
 # Times: exact arithmetic on the numbers of time coordinates
@@ -328,7 +329,7 @@ def resolve_times(columns: Mapping[str, Column], notes: Notes, values: Values) -
     for name, column in columns.items():
         if not (any(is_time_like(kind.array.attrs) for kind in column.kinds) or _lasts(column)):
             continue
-        members = [name, *_time_bounds_of(column, columns)]
+        members = [name, *_bounds_of(column, columns, ("bounds", "climatology"), is_time_like)]
         changed = _resolve([result[member] for member in members], notes, values)
         result.update(zip(members, changed, strict=True))
     return result
@@ -338,20 +339,6 @@ def _lasts(column: Column) -> bool:
     """Whether a column has durations, one or a line of them, in every file."""
     arrays = [kind.array for kind in column.kinds]
     return all(array.ndim < 2 and duration_base(array.attrs) is not None for array in arrays)
-
-
-def _time_bounds_of(column: Column, columns: Mapping[str, Column]) -> list[str]:
-    names = [
-        text_of(kind.array.attrs, attribute)
-        for kind in column.kinds
-        for attribute in ("bounds", "climatology")
-    ]
-    return [
-        name
-        for name in dict.fromkeys(names)
-        if name in columns
-        and not any(is_time_like(kind.array.attrs) for kind in columns[name].kinds)
-    ]
 
 
 def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column]:
@@ -509,20 +496,13 @@ class _Times:
 def _shifted(part: TimePart, target: TimeBase) -> VirtualArray:
     """The same stored chunks, unpacked to the target's unit and epoch."""
     ratio, shift = factors(part.base, target)
-    packing = Packing.of(part.array)
-    unpacking = Unpacking(
-        None if ratio == 1 else float(ratio),
-        None if shift == 0 else float(shift),
-        tuple(sorted(packing.fills)),
-        packing.unsigned,
-        "float64",
+    packing = replace(
+        Packing.of(part.array),
+        scale=None if ratio == 1 else float(ratio),
+        offset=None if shift == 0 else float(shift),
     )
-    floats = recast(part.array, np.dtype("f8"), np.float64(np.nan))
-    if unpacking == Unpacking():
-        return floats
-    return floats.with_changes(
-        encodings=tuple(replace(known, unpacking=unpacking) for known in floats.encodings)
-    )
+    floats = np.dtype("f8")
+    return as_floats(part.array, floats, packing.unpacking(floats), {})
 
 
 def _with_units(
