@@ -442,7 +442,8 @@ def _misfit(
     return SourceFormatError(f"{name} of shape {shape} for {counts} fragments of the map", place)
 
 
-# Fragments at their places, in the units of the variable
+# Fragments at their places, in the units of the variable: they go through the same rules of drift
+# as files, and elements that no fragment holds are missing
 
 _UNITS = ("units", "calendar")
 

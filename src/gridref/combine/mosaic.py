@@ -867,7 +867,7 @@ def _with_labels(
     return labels
 
 
-# Inputs of several pixel grids: each gets a mosaic in a group of its own
+# Inputs of several pixel grids: each gets a mosaic in a group of its own. Nothing is resampled
 
 
 def by_grid(

@@ -398,6 +398,8 @@ def _labelled(
     return Candidate(options, ", ".join(reasons))
 
 
+# The search: candidates are tried, and one is chosen
+
 _LOSSLESS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("variables", "different"): {"combine": CombineOptions(variables="different")},
     ("layout", "ragged"): {"layout": Ragged()},

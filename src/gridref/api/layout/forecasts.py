@@ -1,4 +1,11 @@
-"""Views of a cube of forecasts along valid times. Only runs and steps are read."""
+"""Views of a cube of forecasts along valid times. Only runs and steps are read.
+
+A cube of forecasts has a dimension of runs (when a forecast began) and one of steps (how far ahead
+it looks). The valid time of an element is the sum of both (CF conventions 1.11, standard names
+``forecast_reference_time``, ``forecast_period`` and ``time``). `ForecastAxes` picks one run and
+step for each valid time and rearranges the arrays. The views are those of the Unidata Forecast
+Model Run Collections: best time series, constant forecast offset, one run.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +31,8 @@ from gridref.model.indexing import isel
 from gridref.model.joining import concatenate
 from gridref.model.reshaping import transpose
 from gridref.typing import Int64Array
+
+# A run and a step for each valid time. Pure
 
 VALID_TIME = "valid_time"
 """The dimension of a view, and its coordinate."""
@@ -168,6 +177,8 @@ def _stretches(picks: Picks) -> Iterator[slice]:
     for start, stop in zip([0, *cuts], [*cuts, picks.run.size], strict=True):
         yield slice(start, stop)
 
+
+# Views of a cube, whose runs and steps are read
 
 RUN_NAMES = ("forecast_reference_time", "reference_time", "init_time", "init", "run", "time")
 _RUN_TIME = "forecast_reference_time"

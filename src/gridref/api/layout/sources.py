@@ -1,4 +1,8 @@
-"""Get the labels of files: from names, attributes, variables, a function or a constant."""
+"""Give files their labels: from names, attributes, variables, a function or a constant.
+
+A label is a number, a string or a time. It becomes a coordinate along a new dimension, or one of
+length 1. Combining files along the dimension joins their labels.
+"""
 
 from __future__ import annotations
 
@@ -148,6 +152,8 @@ def _one_each(
             )
         yield with_label(group, dim, label, attrs)
 
+
+# Labels of files, from a pattern or other sources
 
 REPLACED, KEPT = "label-replaced", "label-kept"
 """Causes of drifts: a label contradicts a coordinate of the file, and takes its place or not."""

@@ -214,7 +214,8 @@ def extents_agree(column: Column, growing: Sequence[str], notes: Notes) -> bool:
     return False
 
 
-# Index variables of ragged arrays: they count along a dimension that grows (CF conventions, 9.3.4)
+# Index variables of ragged arrays, which count along a dimension that grows (CF conventions,
+# 9.3.4). Row sizes (9.3.3) need no change
 
 
 def shift_indices(
