@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import starmap
-from typing import Any, Protocol, Self
+from typing import Self
 
 import numpy as np
 
@@ -132,29 +132,19 @@ def n_touched(selection: AxisSelection, length: int) -> int:
 # What is read of each layout
 
 
-class Piece(Protocol):
-    """A part of what is read: `Part` or `PointPart`."""
-
-    @property
-    def estimate(self) -> Estimate: ...
-    @property
-    def in_files(self) -> Any: ...
-    def placed_in(self, whole: Self) -> Self: ...
-
-
 @dataclass(frozen=True, eq=False)
-class Part:
-    """A part of a selection, and the array that answers for it.
+class Part[W: AxisSelection]:
+    """A part of a selection, or of points, and the array that answers for it.
 
     Attributes
     ----------
     array
         The array of the files, or a sheet of an overlay.
-    selections
-        What is read of that array.
+    wanted
+        Along each axis what is read of that array: a selection, or the places of points.
     places
-        Along each axis where that is in the whole selection: the place of the first element of a
-        slice, or of each element of a list.
+        Where that is in the whole. Of a selection along each axis: the place of the first element
+        of a slice, or of each element of a list. Of points one entry: their places among all.
     in_files
         What would be read of the files instead.
     estimate
@@ -162,48 +152,19 @@ class Part:
     """
 
     array: VirtualArray
-    selections: tuple[AxisSelection, ...]
+    wanted: tuple[W, ...]
     places: tuple[int | Int64Array, ...]
-    in_files: tuple[AxisSelection, ...]
+    in_files: tuple[W, ...]
     estimate: Estimate = Estimate()
 
     def placed_in(self, whole: Self) -> Self:
-        """The same part of the selection that another part is of."""
+        """The same part of what another part is of."""
         both = zip(whole.places, self.places, strict=True)
         return replace(self, places=tuple(starmap(_place_in, both)))
 
 
 @dataclass(frozen=True, eq=False)
-class PointPart:
-    """Some points, and the array that answers for them.
-
-    Attributes
-    ----------
-    array
-        The array of the files, or a sheet of an overlay.
-    coords
-        Their places in that array, along each axis.
-    places
-        Their places among all points.
-    in_files
-        Their places along each axis of the array of the files.
-    estimate
-        What reading them costs.
-    """
-
-    array: VirtualArray
-    coords: tuple[Int64Array, ...]
-    places: Int64Array
-    in_files: tuple[Int64Array, ...]
-    estimate: Estimate
-
-    def placed_in(self, whole: Self) -> Self:
-        """The same points among those that another part is of."""
-        return replace(self, places=whole.places[self.places])
-
-
-@dataclass(frozen=True, eq=False)
-class Choice[P: Piece]:
+class Choice[W: AxisSelection]:
     """How a selection, or points, are read with overlays.
 
     Attributes
@@ -215,7 +176,7 @@ class Choice[P: Piece]:
     """
 
     overlays: tuple[Overlay, ...]
-    parts: tuple[P, ...]
+    parts: tuple[Part[W], ...]
     n_covered: int
 
     @cached_property
@@ -224,7 +185,9 @@ class Choice[P: Piece]:
         return sum((part.estimate for part in self.parts), Estimate())
 
 
-def choose(array: VirtualArray, selections: Sequence[AxisSelection]) -> Choice[Part] | None:
+def choose(
+    array: VirtualArray, selections: Sequence[AxisSelection]
+) -> Choice[AxisSelection] | None:
     """The overlays to read a selection with, which is not empty; None for the files alone."""
     forced = array.forced_overlay
     if forced is not None:
@@ -235,7 +198,7 @@ def choose(array: VirtualArray, selections: Sequence[AxisSelection]) -> Choice[P
     return _fastest(array, array.overlays, selections, from_files, _with)
 
 
-def choose_points(array: VirtualArray, coords: Sequence[Int64Array]) -> Choice[PointPart] | None:
+def choose_points(array: VirtualArray, coords: Sequence[Int64Array]) -> Choice[Int64Array] | None:
     """The overlays to read points with, at least one; None for the files alone."""
     forced = array.forced_overlay
     if forced is not None:
@@ -253,13 +216,13 @@ def estimates(
     return (None, from_files), *((each.overlays[0].id, each.estimate) for each in choices)
 
 
-def _fastest[P: Piece, W](
+def _fastest[W: AxisSelection](
     array: VirtualArray,
     overlays: Sequence[Overlay],
-    wanted: W,
+    wanted: Sequence[W],
     from_files: Estimate,
-    read_with: Callable[[VirtualArray, Overlay, W], Choice[P] | None],
-) -> Choice[P] | None:
+    read_with: Callable[[VirtualArray, Overlay, Sequence[W]], Choice[W] | None],
+) -> Choice[W] | None:
     """How something is read with the fastest overlay, and its rest with others; None if slow."""
     limit, itemsize = WORTH * from_files.seconds, array.dtype.itemsize
     candidates = [each for each in overlays if _of_one_chunk(each.stored, itemsize) < limit]
@@ -273,15 +236,15 @@ def _fastest[P: Piece, W](
     return best if best.estimate.seconds < limit else None
 
 
-def _filled[P: Piece](
+def _filled[W: AxisSelection](
     array: VirtualArray,
-    choice: Choice[P],
+    choice: Choice[W],
     overlay: Overlay,
-    read_with: Callable[[VirtualArray, Overlay, Any], Choice[P] | None],
-) -> Choice[P]:
+    read_with: Callable[[VirtualArray, Overlay, Sequence[W]], Choice[W] | None],
+) -> Choice[W]:
     """A choice whose parts of the files are read with one more overlay where that is faster."""
-    covered: list[P] = [*choice.parts[: choice.n_covered]]
-    rest: list[P] = []
+    covered: list[Part[W]] = [*choice.parts[: choice.n_covered]]
+    rest: list[Part[W]] = []
     for part in choice.parts[choice.n_covered :]:
         inner = read_with(array, overlay, part.in_files)
         if inner is None or inner.estimate.seconds >= part.estimate.seconds:
@@ -306,20 +269,20 @@ def _of_one_chunk(stored: Stored, itemsize: int) -> float:
 
 def _with(
     array: VirtualArray, overlay: Overlay, selections: Sequence[AxisSelection]
-) -> Choice[Part] | None:
+) -> Choice[AxisSelection] | None:
     """How a selection is read with an overlay; None where it covers nothing, or in many pieces."""
     bounds = tuple(map(_bounds, selections))
     itemsize = array.dtype.itemsize
-    covered: list[Part] = []
+    covered: list[Part[AxisSelection]] = []
     boxes: list[Box] = []
     for cover in overlay.coverage:
         box = common(cover.box, bounds)
         part = None if box is None else _cut(array, selections, box)
         if box is not None and part is not None:
-            shifted = tuple(map(_shifted, part.selections, cover.shift))
+            shifted = tuple(map(_shifted, part.wanted, cover.shift))
             cost = estimate(overlay.stored, itemsize, shifted)
             sheet = overlay.sheets[cover.sheet]
-            covered.append(replace(part, array=sheet, selections=shifted, estimate=cost))
+            covered.append(replace(part, array=sheet, wanted=shifted, estimate=cost))
             boxes.append(box)
             if len(boxes) > MOST_PARTS:
                 return None
@@ -331,7 +294,7 @@ def _with(
     rest = [part for box in outside if (part := _cut(array, selections, box)) is not None]
     if len(covered) + len(rest) > MOST_PARTS:
         return None
-    rest = [replace(p, estimate=estimate(overlay.files, itemsize, p.selections)) for p in rest]
+    rest = [replace(p, estimate=estimate(overlay.files, itemsize, p.wanted)) for p in rest]
     return Choice((overlay,), (*covered, *rest), len(covered))
 
 
@@ -342,7 +305,9 @@ def _bounds(selection: AxisSelection) -> tuple[int, int]:
     return int(selection.min()), int(selection.max()) + 1
 
 
-def _cut(array: VirtualArray, selections: Sequence[AxisSelection], box: Box) -> Part | None:
+def _cut(
+    array: VirtualArray, selections: Sequence[AxisSelection], box: Box
+) -> Part[AxisSelection] | None:
     """The selected elements in a box, as a part; None for nothing."""
     inside: list[AxisSelection] = []
     places: list[int | Int64Array] = []
@@ -380,16 +345,16 @@ def _shifted(selection: AxisSelection, by: int) -> AxisSelection:
 
 def _points_with(
     array: VirtualArray, overlay: Overlay, coords: Sequence[Int64Array]
-) -> Choice[PointPart] | None:
+) -> Choice[Int64Array] | None:
     """How points are read with an overlay; None where it covers none."""
     left = np.ones(len(coords[0]), bool)
-    parts: list[PointPart] = []
+    parts: list[Part[Int64Array]] = []
 
     def add(of: VirtualArray, stored: Stored, shift: Sequence[int], places: Int64Array) -> None:
         in_files = tuple(along[places] for along in coords)
         own = tuple(along + by for along, by in zip(in_files, shift, strict=True))
         cost = _of_points(stored, array.dtype.itemsize, own)
-        parts.append(PointPart(of, own, places, in_files, cost))
+        parts.append(Part(of, own, (places,), in_files, cost))
 
     for cover in overlay.coverage:
         inside = left.copy()

@@ -46,7 +46,6 @@ from gridref.model.projection import (
 from gridref.serve.choosing import (
     Choice,
     Part,
-    PointPart,
     choose,
     choose_points,
 )
@@ -239,7 +238,7 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
 
 def plan_with_overlays(
     array: VirtualArray, selection: Any = None
-) -> tuple[ReadPlan, Choice[Part] | None]:
+) -> tuple[ReadPlan, Choice[AxisSelection] | None]:
     """Plan the reading of a selection, from overlays where that is faster.
 
     Returns
@@ -252,7 +251,7 @@ def plan_with_overlays(
     InvalidRequestError
         For a selection that does not fit the array.
     """
-    chosen: list[Choice[Part]] = []
+    chosen: list[Choice[AxisSelection]] = []
 
     def project(array: VirtualArray, selections: Sequence[AxisSelection]) -> Crosses:
         choice = choose(array, selections) if array.overlays else None
@@ -265,7 +264,9 @@ def plan_with_overlays(
     return plan, chosen[0] if chosen else None
 
 
-def plan_in_files(array: VirtualArray, parts: Sequence[Part]) -> Iterator[CrossProduct]:
+def plan_in_files(
+    array: VirtualArray, parts: Sequence[Part[AxisSelection]]
+) -> Iterator[CrossProduct]:
     """What parts of a selection would need of the files, if no overlay answered for them."""
     for part in parts:
         yield from _project_array(array, part.in_files)
@@ -302,11 +303,11 @@ def _is_integer(index: Any) -> bool:
     return not isinstance(index, slice) and np.ndim(index) == 0
 
 
-def _project_part(part: Part) -> Crosses:
+def _project_part(part: Part[AxisSelection]) -> Crosses:
     """The pieces of a part of a selection, at their places in the whole."""
     return tuple(
         replace(cross, axes=tuple(map(_at_places, cross.axes, part.places)))
-        for cross in _project_array(part.array, part.selections)
+        for cross in _project_array(part.array, part.wanted)
     )
 
 
@@ -524,7 +525,7 @@ def plan_points(array: VirtualArray, coords: Sequence[ArrayLike]) -> PointSet:
 
 def plan_points_with_overlays(
     array: VirtualArray, coords: Sequence[ArrayLike]
-) -> tuple[tuple[PointSet, ...], Choice[PointPart] | None]:
+) -> tuple[tuple[PointSet, ...], Choice[Int64Array] | None]:
     """Plan the reading of points, from overlays where that is faster.
 
     Returns
@@ -546,9 +547,9 @@ def plan_points_with_overlays(
     return tuple(_points_of(part) for part in choice.parts), choice
 
 
-def _points_of(part: PointPart) -> PointSet:
-    points = plan_points(part.array, part.coords)
-    return replace(points, out_index=part.places[points.out_index])
+def _points_of(part: Part[Int64Array]) -> PointSet:
+    points = plan_points(part.array, part.wanted)
+    return replace(points, out_index=np.asarray(part.places[0])[points.out_index])
 
 
 def _check(array: VirtualArray, indices: Sequence[Int64Array]) -> None:
