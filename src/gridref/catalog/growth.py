@@ -236,14 +236,10 @@ def grown(
     if [span for span in slabs if span is not None] != spans:
         raise WholeNeededError("spans are cut, left out or in another order")
     old = edges if before is None else before.grid.axes[axis].edges()
-    runs, all_edges = _runs(slabs, combined.grid.axes[axis].edges(), old)
+    laid, grid = _laid(slabs, combined.grid, axis, old)
     encodings = _encodings(combined, before)
-    axes = list(combined.grid.axes)
-    axes[axis] = GridAxis.from_edges(all_edges)
-    grid = ChunkGrid(tuple(axes))
     shown = combined.with_changes(grid=grid, encodings=encodings, blocks=NoBlocks(grid.n_chunks))
     new = np.array([span is None for span in slabs])
-    laid = _laid(runs, grid.grid_shape, axis)
     if not new.any():
         return GrownArray(shown, laid, None)
     every = [np.ones(each.n_chunks, bool) for each in combined.grid.axes]
@@ -338,50 +334,49 @@ def _check_unchanged(
             raise WholeNeededError("blocks that are shown otherwise")
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Neighbouring blocks along the dimension that grows: of the catalog, or to be written."""
+def _laid(
+    slabs: Sequence[Span | None],
+    combined: ChunkGrid,
+    axis: int,
+    old: NDArray[np.int64],
+) -> tuple[Layout, ChunkGrid]:
+    """The boxes of blocks, after each other along the axis, and the grid of all blocks.
 
-    part: int
-    first: int
-    n: int
-
-
-def _laid(runs: Sequence[_Run], grid_shape: tuple[int, ...], axis: int) -> Layout:
-    """Runs of blocks along an axis after each other, as boxes."""
-    if 0 in grid_shape:
-        return ()
-    segments = []
-    reached = 0
-    for run in runs:
-        first, start, shape = [0] * len(grid_shape), [0] * len(grid_shape), list(grid_shape)
-        first[axis], start[axis], shape[axis] = run.first, reached, run.n
-        segments.append(Segment(run.part, tuple(first), tuple(start), tuple(shape)))
-        reached += run.n
-    return tuple(segments)
-
-
-def _runs(
-    slabs: Sequence[Span | None], shown: NDArray[np.int64], old: NDArray[np.int64]
-) -> tuple[tuple[_Run, ...], NDArray[np.int64]]:
-    """Runs of blocks along the axis, and the edge lengths of all."""
-    bounds = np.concatenate([[0], np.cumsum(old)])
-    runs: list[_Run] = []
-    edges: list[NDArray[np.int64]] = []
+    Parameters
+    ----------
+    slabs
+        For each block along the axis the span that it stands for; None for a new one.
+    combined
+        The grid of these blocks.
+    old
+        Edge lengths of the catalog along the axis.
+    """
+    shown, bounds = combined.axes[axis].edges(), np.concatenate([[0], np.cumsum(old)])
+    runs: list[tuple[int, int, NDArray[np.int64]]] = []
     n_new = 0
     for span, group in itertools.groupby(enumerate(slabs), key=lambda slab: slab[1]):
         places = [place for place, _ in group]
         if span is None:
-            runs.append(_Run(NEW, n_new, len(places)))
+            runs.append((NEW, n_new, shown[places]))
             n_new += len(places)
-            edges.append(shown[places])
             continue
         first, stop = np.searchsorted(bounds, [span.start, span.stop]).tolist()
         if bounds[first] != span.start or bounds[stop] != span.stop:
             raise WholeNeededError("blocks are cut")
-        runs.append(_Run(BEFORE, first, stop - first))
-        edges.append(old[first:stop])
-    return tuple(runs), np.concatenate([*edges, np.zeros(0, np.int64)])
+        runs.append((BEFORE, first, old[first:stop]))
+    axes = list(combined.axes)
+    axes[axis] = GridAxis.from_edges(
+        np.concatenate([*(edges for _, _, edges in runs), np.zeros(0, np.int64)])
+    )
+    grid = ChunkGrid(tuple(axes))
+    segments: list[Segment] = []
+    reached = 0
+    for part, begin, edges in runs if grid.n_chunks else ():
+        corner, start, shape = [0] * grid.ndim, [0] * grid.ndim, list(grid.grid_shape)
+        corner[axis], start[axis], shape[axis] = begin, reached, len(edges)
+        segments.append(Segment(part, tuple(corner), tuple(start), tuple(shape)))
+        reached += len(edges)
+    return tuple(segments), grid
 
 
 def _encodings(combined: VirtualArray, before: VirtualArray | None) -> tuple[Encoding, ...]:

@@ -104,12 +104,16 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
         )
     folder, root = base.folder, base.root
     names = set(folder.names())
-    ages = _Ages(folder, grace_seconds)
+
+    def is_old(file: str) -> bool:
+        age = folder.age(file)
+        return age is not None and age >= grace_seconds
+
     kept = dict.fromkeys([root.snapshot.id, *root.tags.values()])
     dead: list[str] = []
     for number, commit in enumerate(history(folder, root)):
         file = snapshot_file(commit.id)
-        if number < keep or commit.id in kept or not ages.is_old(file):
+        if number < keep or commit.id in kept or not is_old(file):
             kept[commit.id] = None
         elif file in names:
             dead.append(commit.id)
@@ -123,24 +127,11 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
     ]
     needed = {table for each in roots for table in tables_of(each)}
     unneeded = [file for file in sorted(names) if PART_FILE.match(file) and file not in needed]
-    old = [file for file in unneeded if ages.is_old(file)]
+    old = [file for file in unneeded if is_old(file)]
     options = base.access.storage_options
     sheets = tuple(unneeded_sheets(folder, roots, grace_seconds, options))
     # Snapshots last: while its file exists, the other files to remove are known.
     return Pruned(tuple(dead), (*old, *map(snapshot_file, dead)), sheets)
-
-
-class _Ages:
-    """Ages of files, by the clock of the filesystem that they are on."""
-
-    def __init__(self, folder: Folder, grace_seconds: float) -> None:
-        self._folder = folder
-        self._grace = grace_seconds
-
-    def is_old(self, file: str) -> bool:
-        """Whether a file is known to be older than the time of grace."""
-        age = self._folder.age(file)
-        return age is not None and age >= self._grace
 
 
 # Folders of sheets that no snapshot names

@@ -12,7 +12,7 @@ import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Self
+from typing import Any, Self, override
 
 import numpy as np
 import pyarrow as pa
@@ -308,43 +308,35 @@ class TableWriter:
             self._sink.close_file()
 
 
-class _DigestingSink:
-    """A binary file to write that knows its size and SHA-256."""
+class _DigestingSink(io.RawIOBase):
+    """A binary file to write that knows its size and SHA-256.
+
+    To close it leaves the file open, which `close_file` closes, where an error can still be raised.
+    """
 
     def __init__(self, file: WritableFile) -> None:
+        super().__init__()
         self._file = file
         self.digest = hashlib.sha256()
         self.n_bytes = 0
-        self.closed = False
         self.is_abandoned = False
 
-    def write(self, content: Any) -> int:
+    @override
+    def write(self, content: Any, /) -> int:
         raw = bytes(content)
-        if self.is_abandoned:
-            return len(raw)
-        self._file.write(raw)
-        self.digest.update(raw)
-        self.n_bytes += len(raw)
+        if not self.is_abandoned:
+            self._file.write(raw)
+            self.digest.update(raw)
+            self.n_bytes += len(raw)
         return len(raw)
 
+    @override
     def tell(self) -> int:
         return self.n_bytes
 
-    def flush(self) -> None:
-        """Nothing: the file is flushed when it is closed."""
-
-    def readable(self) -> bool:
-        return False
-
+    @override
     def writable(self) -> bool:
         return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """The file is closed by `close_file`, where an error can still be raised."""
-        self.closed = True
 
     def close_file(self) -> None:
         self._file.close()
