@@ -15,8 +15,7 @@ from gridref.api.decoding import decoded_values
 from gridref.api.readable import Sources, from_files
 from gridref.catalog.commit import Base, WriteTable
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.opening import ParquetManifest
-from gridref.catalog.parts import Part
+from gridref.catalog.parts import ParquetManifest, Part
 from gridref.catalog.statistics import ChunkStatistics, write_statistics
 from gridref.catalog.tables import ROW_GROUP_ROWS
 from gridref.catalog.writing import write_checksums

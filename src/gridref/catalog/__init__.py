@@ -5,7 +5,8 @@ Here is what readers need. `commit` writes catalogs, `examining` examines them.
 
 from gridref.catalog.document import FORMAT_VERSION, ROOT_FILE
 from gridref.catalog.group import CatalogGroup, CatalogInfo
-from gridref.catalog.opening import ParquetManifest, open_catalog
+from gridref.catalog.opening import open_catalog
+from gridref.catalog.parts import ParquetManifest
 from gridref.catalog.sources import Trust
 
 __all__ = [

@@ -246,10 +246,7 @@ def created_by() -> str:
         return "gridref"
 
 
-_NOTHING = Snapshot(
-    "0" * 16, (Commit("0" * 16, None, "", "", ""),), GroupEntry({}, {}, {}), Interned(), (), (),
-    "absolute", {},
-)  # fmt: skip
+_NOTHING = Snapshot("0" * 16, (Commit("0" * 16, None, "", "", ""),))
 """What a new catalog takes the place of."""
 
 
@@ -718,12 +715,13 @@ def _following(
             grown, before, old.get(path), part.rows.get(path) if part else None
         )
         entries[path] = array_entry(grown.shown, path, shared, layout, counts, content)
-    parent = before.log[-1].parent if change.amends else before.id
-    this = Commit(name, parent, now(), change.operation, change.message)
+    this = Commit(name, before.id, now(), change.operation, change.message)
+    if change.amends:
+        this = replace(this, parent=before.log[-1].parent)
     return replace(
         before,
         id=name,
-        log=(*before.log[:-1], this) if change.amends else _next_log(before, this),
+        log=(*(before.log[:-1] if change.amends else before.log), this)[-LOG_COMMITS:],
         root=group_entry(change.group, "", entries),
         shared=shared,
         parts=(*parts, *([part.entry] if part else [])),
@@ -744,12 +742,8 @@ def following(
     """The root whose next snapshot has some content."""
     before, name = base.root.snapshot, name or new_id()
     this = Commit(name, before.id, now(), operation, message, restores)
-    snapshot = replace(content, id=name, log=_next_log(before, this))
+    snapshot = replace(content, id=name, log=(*before.log, this)[-LOG_COMMITS:])
     return replace(base.root, snapshot=snapshot, created_by=created_by())
-
-
-def _next_log(before: Snapshot, this: Commit) -> tuple[Commit, ...]:
-    return (*before.log, this)[-LOG_COMMITS:]
 
 
 def _parts_kept(base: Base, change: Change) -> list[PartEntry]:

@@ -25,14 +25,15 @@ from numpy.typing import NDArray
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 from gridref.catalog.folder import Folder, open_folder
 from gridref.catalog.sheet_entries import (
+    MOST_OVERLAYS,
+    MOST_OVERVIEWS,
     Covering,
     OverlayEntry,
     OverviewEntry,
-    checked_overlays,
-    checked_overviews,
+    check_entries,
 )
 from gridref.catalog.tables import table_of_rows
-from gridref.catalog.values import refusing_damage
+from gridref.catalog.values import UNLESS_EMPTY, record_from_json, record_to_json, refusing_damage
 from gridref.errors import (
     CatalogCorruptError,
     CatalogNotFoundError,
@@ -55,16 +56,12 @@ type Pending = Mapping[str, Ranges]
 """Ranges by dimension."""
 
 
-def checked_pending(document: Mapping[str, Sequence[Sequence[int]]]) -> Pending:
-    """Read ranges from their JSON form in a catalog."""
-    ranges = {
-        str(dim): tuple((start, stop) for start, stop in found) for dim, found in document.items()
-    }
-    for found in ranges.values():
+def check_pending(pending: Pending) -> None:
+    """Refuse ranges that are not ascending and apart."""
+    for found in pending.values():
         flat = [number for each in found for number in each]
-        if not all(type(n) is int and n >= 0 for n in flat) or sorted({*flat}) != flat:
+        if sorted({*flat}) != flat:
             raise ValueError(f"elements that are pending are {found!r}")
-    return ranges
 
 
 def joined_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -144,14 +141,12 @@ class CatalogReport(ScanReport):
         return cls(findings, report.n_requests, report.n_bytes, kept, report.lines)
 
 
-def checked_drifts(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
-    """Rows as a catalog has them."""
-    kept = tuple(rows)
-    for row in kept:
+def check_drifts(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse rows that have other members."""
+    for row in rows:
         kinds = {name: type(value) for name, value in row.items()}
         if not all(_may_be(field, kinds.get(name)) for name, field in _DRIFT_FIELDS.items()):
             raise ValueError(f"a drift is {row!r}")
-    return kept
 
 
 _DRIFT_FIELDS = {field.name: field for field in _DRIFT_SCHEMA}
@@ -227,13 +222,6 @@ class Commit:
             if name is not None and not _IDS.fullmatch(name):
                 raise ValueError(f"a snapshot is called {name!r}")
 
-    def to_json(self) -> dict[str, Any]:
-        return vars(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Commit:
-        return cls(**{name: value and str(value) for name, value in document.items()})
-
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -245,22 +233,14 @@ class Snapshot:
         Its name: no other snapshot ever has it.
     log
         The last commits, this one last.
-    root
-        The tree of groups and arrays.
-    shared
-        Axes, encodings and layouts.
-    parts
-        The tables that layouts count into.
-    prefixes
-        Beginnings of the addresses of sources, which the tables of sources count into.
     source_urls
         Whether URLs of sources are stored relative to the catalog where possible.
-    extra
-        JSON values of the application's own.
-    recipe
-        How files were combined: the options that another file is added by; None if not known.
     identity
         What makes a source the file that was scanned.
+    prefixes
+        Beginnings of the addresses of sources, which the tables of sources count into.
+    recipe
+        How files were combined: the options that another file is added by; None if not known.
     drifts
         What differed between the files, as `CatalogReport` shows it.
     pending
@@ -271,32 +251,37 @@ class Snapshot:
         Other layouts of elements of its arrays. They are no part of its digest.
     overviews
         Its arrays at coarser levels. They are no part of its digest either.
+    extra
+        JSON values of the application's own.
+    parts
+        The tables that layouts count into.
+    shared
+        Axes, encodings and layouts.
+    root
+        The tree of groups and arrays.
     """
 
     id: str
     log: tuple[Commit, ...]
-    root: GroupEntry
-    shared: Interned
-    parts: tuple[PartEntry, ...]
-    prefixes: tuple[str, ...]
-    source_urls: SourceUrls
-    extra: Mapping[str, Any]
-    recipe: Mapping[str, Any] | None = None
+    source_urls: SourceUrls = "absolute"
     identity: Identity = "strict"
+    prefixes: tuple[str, ...] = ()
+    recipe: Mapping[str, Any] | None = None
     drifts: tuple[Mapping[str, Any], ...] = ()
-    pending: Pending = field(default_factory=dict)
-    ends: LabelEnds = field(default_factory=dict)
-    overlays: tuple[OverlayEntry, ...] = ()
-    overviews: tuple[OverviewEntry, ...] = ()
+    pending: Pending = field(default_factory=dict, metadata=UNLESS_EMPTY)
+    ends: LabelEnds = field(default_factory=dict, metadata=UNLESS_EMPTY)
+    overlays: tuple[OverlayEntry, ...] = field(default=(), metadata=UNLESS_EMPTY)
+    overviews: tuple[OverviewEntry, ...] = field(default=(), metadata=UNLESS_EMPTY)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[PartEntry, ...] = ()
+    shared: Interned = field(default_factory=Interned)
+    root: GroupEntry = field(default_factory=GroupEntry)
 
     def __post_init__(self) -> None:
         if self.identity not in IDENTITIES:
             raise ValueError(f"the identity of sources is {self.identity!r}")
         if not self.log or self.log[-1].id != self.id:
             raise ValueError(f"the last commit in the log is not of the snapshot {self.id!r}")
-        for name in ("extra", "recipe"):
-            if not isinstance(getattr(self, name), Mapping | None):
-                raise ValueError(f"{name} is {getattr(self, name)!r}")
 
     @property
     def beside(self) -> tuple[Covering[Any], ...]:
@@ -338,63 +323,31 @@ class Snapshot:
         return tuple(self.shared.axes[i].n_chunks for i in entry.document["axes"])
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "digest": self.digest,
-            "log": [commit.to_json() for commit in self.log],
-            "source_urls": self.source_urls,
-            "identity": self.identity,
-            "prefixes": list(self.prefixes),
-            "recipe": self.recipe,
-            "drifts": list(self.drifts),
-            **({"pending": dict(self.pending)} if self.pending else {}),
-            **({"ends": {dim: list(each) for dim, each in self.ends.items()}} if self.ends else {}),
-            **({"overlays": [each.to_json() for each in self.overlays]} if self.overlays else {}),
-            **(
-                {"overviews": [each.to_json() for each in self.overviews]} if self.overviews else {}
-            ),
-            "extra": self.extra,
-            "parts": [part.to_json() for part in self.parts],
-            **self.shared.to_json(),
-            "root": self.root.to_json(),
-        }
+        document = {"id": self.id, "digest": self.digest, **record_to_json(self)}
+        root, shared = document.pop("root"), document.pop("shared")
+        return {**document, **shared, "root": root}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Snapshot:
-        snapshot = cls(
-            str(document["id"]),
-            tuple(map(Commit.from_json, document["log"])),
-            GroupEntry.from_json(document["root"]),
-            Interned.from_json(document),
-            tuple(map(PartEntry.from_json, document["parts"])),
-            tuple(map(str, document["prefixes"])),
-            document["source_urls"],
-            document["extra"],
-            document["recipe"],
-            document["identity"],
-            checked_drifts(document.get("drifts", ())),
-            checked_pending(document.get("pending", {})),
-            _checked_ends(document.get("ends", {})),
-        )
+        snapshot = record_from_json(cls, {**document, "shared": document})
+        check_drifts(snapshot.drifts)
+        check_pending(snapshot.pending)
+        _check_ends(snapshot.ends)
         arrays = snapshot.root.all_arrays()
         snapshot.shared.check_numbers(arrays.values())
-        if "overlays" in document:
-            overlays = checked_overlays(document["overlays"], arrays)
-            snapshot = replace(snapshot, overlays=overlays)
-        if "overviews" in document:
-            overviews = checked_overviews(document["overviews"], arrays)
-            snapshot = replace(snapshot, overviews=overviews)
+        check_entries(snapshot.overlays, arrays, MOST_OVERLAYS)
+        check_entries(snapshot.overviews, arrays, MOST_OVERVIEWS)
+        if len({each.array for each in snapshot.overviews}) < len(snapshot.overviews):
+            raise ValueError("two overviews of one array")
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])
         return snapshot
 
 
-def _checked_ends(document: Any) -> LabelEnds:
-    ends = {str(dim): tuple(labels) for dim, labels in document.items()}
+def _check_ends(ends: LabelEnds) -> None:
     for labels in ends.values():
         if len(labels) != len(ENDS) or any(type(each) not in (int, float) for each in labels):
             raise ValueError(f"labels at the ends of an index coordinate are {labels!r}")
-    return ends
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from gridref.catalog.values import (
+    UNLESS_EMPTY,
     attributes_from_json,
     dtype_from_json,
     dtype_to_json,
     encoding_from_json,
     encoding_to_json,
+    record_from_json,
+    record_to_json,
     scalar_from_json,
     scalar_to_json,
     value_to_json,
@@ -143,14 +146,6 @@ def _box(start: Coords, shape: Coords) -> tuple[slice, ...]:
 # Tables, parts, groups and arrays, and what arrays share
 
 
-def _check_counts(record: Any) -> None:
-    """Refuse counts that are no counts: members called ``n_``, ``first_`` or ``_bytes``."""
-    for name, value in vars(record).items():
-        counts = name.startswith(("n_", "first_")) or name.endswith("_bytes")
-        if counts and (type(value) is not int or not 0 <= value < 2**63):
-            raise ValueError(f"{name} is {value!r}")
-
-
 def _extent(value: Any) -> int:
     """The length of a dimension; refuses numbers that only equal one, like 2.0."""
     if type(value) is not int or not 0 <= value < 2**63:
@@ -174,11 +169,6 @@ class TableEntry:
     n_bytes: int
     sha256: str
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.file, str) or not isinstance(self.sha256, str):
-            raise ValueError(f"a table is called {self.file!r}, and its hash {self.sha256!r}")
-        _check_counts(self)
-
 
 @dataclass(frozen=True)
 class ArrayRows:
@@ -201,9 +191,6 @@ class ArrayRows:
     counts: ChunkCounts
     content: str = ""
 
-    def __post_init__(self) -> None:
-        _check_counts(self)
-
     @property
     def n_blocks(self) -> int:
         """Number of blocks."""
@@ -215,14 +202,6 @@ class ArrayRows:
         if ends[0] > n_blocks or ends[1] > n_chunks:
             raise ValueError(f"rows up to {ends} of {n_blocks} blocks and {n_chunks} chunks")
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "grid_shape": list(self.grid_shape)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> ArrayRows:
-        counts = ChunkCounts(**document["counts"])
-        return cls(**{**document, "grid_shape": tuple(document["grid_shape"]), "counts": counts})
-
 
 @dataclass(frozen=True)
 class PartEntry:
@@ -230,12 +209,12 @@ class PartEntry:
 
     Attributes
     ----------
-    unused
-        Numbers of sources that no array of the snapshot uses any more.
     checksums
         The table of checksums of the chunks, if any were taken.
     statistics
         What is known of the values in the chunks, row by row; None for nothing.
+    unused
+        Numbers of sources that no array of the snapshot uses any more.
 
     Raises
     ------
@@ -246,32 +225,13 @@ class PartEntry:
     sources: TableEntry
     blocks: TableEntry
     chunks: TableEntry
-    unused: tuple[int, ...] = ()
-    checksums: TableEntry | None = None
-    statistics: TableEntry | None = None
+    checksums: TableEntry | None = field(default=None, metadata=UNLESS_EMPTY)
+    statistics: TableEntry | None = field(default=None, metadata=UNLESS_EMPTY)
+    unused: tuple[int, ...] = field(default=(), metadata=UNLESS_EMPTY)
 
     def __post_init__(self) -> None:
         if self.statistics is not None and self.statistics.n_rows != self.chunks.n_rows:
             raise ValueError(f"{self.statistics.n_rows} statistics of {self.chunks.n_rows} chunks")
-
-    def to_json(self) -> dict[str, Any]:
-        names = ("sources", "blocks", "chunks", *self.optional)
-        tables = {name: asdict(table) for name, table in zip(names, self.tables, strict=True)}
-        return {**tables, **({"unused": list(self.unused)} if self.unused else {})}
-
-    @classmethod
-    def from_json(cls, tables: Mapping[str, Any]) -> PartEntry:
-        missing = {"sources", "blocks", "chunks"} - set(tables)
-        if missing:
-            raise ValueError(f"no table {', '.join(sorted(missing))}")
-        sources, blocks, chunks = (
-            TableEntry(**tables[name]) for name in ("sources", "blocks", "chunks")
-        )
-        unused = tuple(map(int, tables.get("unused", ())))
-        checksums, statistics = (
-            TableEntry(**tables[name]) if name in tables else None for name in _OPTIONAL_TABLES
-        )
-        return cls(sources, blocks, chunks, unused, checksums, statistics=statistics)
 
     @property
     def optional(self) -> dict[str, TableEntry]:
@@ -297,9 +257,6 @@ class ChunkCounts:
     n_missing: int = 0
     stored_bytes: int = 0
     has_filter_masks: bool = False
-
-    def __post_init__(self) -> None:
-        _check_counts(self)
 
     @property
     def n_chunks(self) -> int:
@@ -347,14 +304,18 @@ class ArrayEntry:
             raise ValueError(f"attributes are {self.document['attributes']!r}")
 
     def to_json(self) -> dict[str, Any]:
-        own = {"layout": self.layout, "chunks": asdict(self.counts), "content": self.content}
+        own = {
+            "layout": self.layout,
+            "chunks": record_to_json(self.counts),
+            "content": self.content,
+        }
         return {**self.document, **own}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ArrayEntry:
         own = ("layout", "chunks", "content")
         rest = {name: value for name, value in document.items() if name not in own}
-        layout, counts = document["layout"], ChunkCounts(**document["chunks"])
+        layout, counts = document["layout"], record_from_json(ChunkCounts, document["chunks"])
         if type(layout) is not int or layout < 0:
             raise ValueError(f"layout is {layout!r}")
         return cls(rest, layout, counts, str(document["content"]))
@@ -380,9 +341,9 @@ class ArrayEntry:
 class GroupEntry:
     """A group: its attributes, what is in it by name, and its dimensions that may grow."""
 
-    attrs: Mapping[str, Any]
-    groups: Mapping[str, GroupEntry]
-    arrays: Mapping[str, ArrayEntry]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    groups: Mapping[str, GroupEntry] = field(default_factory=dict)
+    arrays: Mapping[str, ArrayEntry] = field(default_factory=dict)
     unlimited_dims: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

@@ -15,7 +15,6 @@ from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.catalog.document import (
     ROOT_FILE,
@@ -29,7 +28,6 @@ from gridref.catalog.document import (
 )
 from gridref.catalog.entries import (
     ArrayEntry,
-    ChunkCounts,
     GroupEntry,
     Layout,
     PartEntry,
@@ -39,16 +37,14 @@ from gridref.catalog.entries import (
 from gridref.catalog.folder import Folder, open_folder
 from gridref.catalog.group import CatalogGroup, CatalogInfo
 from gridref.catalog.overlays import OverlayOpener, OverlayPolicy, OverviewOpener, check_policy
-from gridref.catalog.parts import Part, open_part
+from gridref.catalog.parts import LOST_ROW, ParquetManifest, Part, open_part
 from gridref.catalog.sheet_entries import Sheet, SheetEntry
 from gridref.catalog.sources import SourceRules, Trust, resolved_url
-from gridref.catalog.statistics import ChunkStatistics
 from gridref.catalog.tables import open_at_once
 from gridref.catalog.values import attributes_from_json, refusing_damage
 from gridref.errors import (
     BlockPendingError,
     CatalogCorruptError,
-    InvalidRequestError,
     Message,
     Option,
     Place,
@@ -62,89 +58,11 @@ from gridref.model.scan_report import ScanReport
 from gridref.model.source_policy import SourcePolicy
 from gridref.options import check_choice
 from gridref.secrets import shown_address
-from gridref.typing import Int64Array
 
-# Manifests and blocks that are read from parts when first needed
+# Blocks that are read from parts when first needed
 
-_LOST_ROW = 2**62
-"""The row of chunks of blocks that cannot be known, as their table is lost: no table has it."""
 _LOST_EXTENT = 2**40
 """Extent of their stored arrays."""
-
-
-@dataclass(frozen=True, eq=False)
-class ParquetManifest:
-    """The chunk rows of one array in one part: a `Manifest` whose rows are read on demand.
-
-    Attributes
-    ----------
-    part
-        The part.
-    path
-        Path of the array.
-    has_filter_masks
-        Whether any chunk of the array, in any part, has filters switched off.
-    """
-
-    part: Part
-    path: str
-    has_filter_masks: bool
-
-    @property
-    def n_rows(self) -> int:
-        return self.part.rows(self.path).n_chunks
-
-    @property
-    def counts(self) -> ChunkCounts:
-        """How many are ranges, inline and missing, and their stored bytes."""
-        return self.part.rows(self.path).counts
-
-    @property
-    def stored_bytes(self) -> int:
-        """Sum of the stored sizes of all chunks, in bytes."""
-        return self.counts.stored_bytes
-
-    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
-        """The given rows, in the given order, in memory.
-
-        Raises
-        ------
-        InvalidRequestError
-            For rows that are not there.
-        CatalogCorruptError
-            If the table is damaged.
-        """
-        wanted = np.asarray(rows, np.int64)
-        if wanted.size == 0:
-            return ChunkManifest.missing(0)
-        return self.part.chunks.take(self.table_rows(wanted))
-
-    def statistics(self, rows: Int64Array) -> ChunkStatistics:
-        """What is known of the values in chunks."""
-        table = self.part.statistics
-        if table is None:
-            return ChunkStatistics.unknown(len(rows))
-        return table.take(self.table_rows(rows))
-
-    def table_rows(self, rows: Int64Array) -> Int64Array:
-        """Where rows of this array are in the part's tables of chunks and statistics.
-
-        Raises
-        ------
-        InvalidRequestError
-            For rows that are not there.
-        CatalogCorruptError
-            For rows of blocks whose own table is lost or damaged.
-        """
-        if rows.size:
-            least, greatest = int(rows.min()), int(rows.max())
-            if greatest >= _LOST_ROW:
-                raise self.part.lost_blocks(self.path)
-            if least < 0 or greatest >= self.n_rows:
-                raise InvalidRequestError(
-                    f"rows {least}..{greatest} of a manifest of {self.n_rows}"
-                )
-        return rows + self.part.rows(self.path).first_chunk
 
 
 class ParquetBlocks:
@@ -261,7 +179,7 @@ class ParquetBlocks:
         return replace(
             lost,
             encoding=np.zeros_like(lost.encoding),
-            first_row=np.full_like(lost.first_row, _LOST_ROW),
+            first_row=np.full_like(lost.first_row, LOST_ROW),
             stored_shape=np.full_like(lost.stored_shape, _LOST_EXTENT),
             step=np.ones_like(lost.step),
         )

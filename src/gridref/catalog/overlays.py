@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from gridref.catalog.document import Snapshot
 from gridref.catalog.entries import ArrayEntry, Layout, Segment
-from gridref.catalog.parts import Part
-from gridref.catalog.sheet_entries import Covering, OverlayEntry, OverviewEntry, SheetEntry, grid_of
+from gridref.catalog.parts import ParquetManifest, Part
+from gridref.catalog.sheet_entries import Covering, OverlayEntry, OverviewEntry, SheetEntry
 from gridref.catalog.sources import resolved_url
 from gridref.catalog.tables import open_at_once
 from gridref.catalog.values import attributes_from_json
@@ -203,24 +203,19 @@ def policy_of(text: str) -> OverlayPolicy:
 
 @dataclass(frozen=True, eq=False)
 class SheetManifest:
-    """The chunks of an array of a sheet: a `Manifest` whose rows are read on demand.
+    """All chunks of the tables of a sheet: a `Manifest` whose rows are read on demand.
 
     Attributes
     ----------
-    part
-        The tables of the sheet.
     n_rows
         Number of chunks.
     has_objects
         Whether any chunk is in a shard, and not in the table.
-    level
-        What the tables call the array, if it is one of several; None if all rows are its own.
     """
 
     part: Part
     n_rows: int
     has_objects: bool = True
-    level: str | None = None
     has_filter_masks: bool = False
 
     def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
@@ -228,12 +223,7 @@ class SheetManifest:
         wanted = np.asarray(rows, np.int64)
         if wanted.size == 0:
             return ChunkManifest.missing(0)
-        if self.level is not None:
-            held = self.part.rows(self.level)
-            if held.n_chunks != self.n_rows:
-                raise self.part.blocks.corrupt(f"{held.n_chunks} rows of {self.n_rows} chunks")
-            wanted = wanted + held.first_chunk
-        elif self.has_objects:
+        if self.has_objects:
             checksums = self.part.sources.checksums
             tables = [self.part.chunks.table, self.part.sources.table]
             open_at_once([*tables, *([] if checksums is None else [checksums.table])])
@@ -425,10 +415,8 @@ class OverviewOpener:
                 level_shape(sheet.shape, windows),
                 stored.encoding.dtype,
                 encoding=stored.encoding,
-                manifest=SheetManifest(
-                    self.parts[entry.id, sheet.name],
-                    grid_of(stored, sheet, windows).n_chunks,
-                    level=entry.paths[level - 1],
+                manifest=ParquetManifest(
+                    self.parts[entry.id, sheet.name], entry.paths[level - 1], has_filter_masks=False
                 ),
                 dims=base.dims,
                 fill_value=level_fill(base, stored.encoding.dtype),

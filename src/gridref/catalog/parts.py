@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -19,10 +19,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.cache import LRU, cache_bytes, nbytes_of
-from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
+from gridref.catalog.entries import ArrayRows, ChunkCounts, PartEntry, TableEntry
 from gridref.catalog.folder import Folder
 from gridref.catalog.sources import SourceRules, Trust, resolved_url
-from gridref.catalog.statistics import StatisticsTable
+from gridref.catalog.statistics import ChunkStatistics, StatisticsTable
 from gridref.catalog.tables import (
     BLOCK_SCHEMA,
     CHECKSUM_ALGORITHM,
@@ -36,8 +36,8 @@ from gridref.catalog.tables import (
     numbers_of,
     offsets_from_steps,
 )
-from gridref.catalog.values import refusing_damage
-from gridref.errors import CatalogCorruptError, Place
+from gridref.catalog.values import record_from_json, refusing_damage
+from gridref.errors import CatalogCorruptError, InvalidRequestError, Place
 from gridref.io import is_local, real_path
 from gridref.model.blocks import BlockTable
 from gridref.model.manifest import ChunkChecksums, ChunkManifest, ChunkState, Source
@@ -213,25 +213,8 @@ class SourceTable:
         return [self.prefixes[number] + path for number, path in pairs]
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """The decoded rows of a row group."""
-
-    source: NDArray[np.int32]
-    offset: Int64Array
-    length: Int64Array
-    state: NDArray[np.uint8]
-    filter_mask: NDArray[np.uint32]
-
-    @cached_property
-    def inline_start(self) -> Int64Array:
-        """Where in the row group's payloads each inline row begins."""
-        sizes = np.where(self.state == ChunkState.INLINE, self.length, 0)
-        return np.asarray(np.cumsum(sizes) - sizes)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(column.nbytes for column in vars(self).values())
+_ROW_BYTES = 25
+"""Size of a row in memory."""
 
 
 class ChunkTable:
@@ -246,7 +229,9 @@ class ChunkTable:
     def __init__(self, table: TableFile, sources: SourceTable) -> None:
         self.table = table
         self.sources = sources
-        self._groups = LRU[_Rows](cache_bytes() // 2, nbytes_of, keeps_last=1)
+        self._groups = LRU[ChunkManifest](
+            cache_bytes() // 2, lambda group: _ROW_BYTES * group.n_rows, keeps_last=1
+        )
         self._payloads = LRU[NDArray[np.uint8]](cache_bytes() // 2, nbytes_of, keeps_last=1)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -254,80 +239,74 @@ class ChunkTable:
 
     def take(self, rows: Int64Array) -> ChunkManifest:
         """The given rows, in the given order."""
-        groups = list(self.table.by_row_group(rows))
-        if len(groups) == 1:
-            number, _, own = groups[0]
-            return self._manifest(*self._taken(number, own))
-        result = _Rows(*(np.zeros(rows.size, dtype) for dtype in ("i4", "i8", "i8", "u1", "u4")))
-        payloads = []
-        n_inline = 0
-        for number, wanted, own in groups:
-            part, payload = self._taken(number, own)
-            part.offset[part.state == ChunkState.INLINE] += n_inline
-            n_inline += len(payload)
-            payloads.append(payload)
-            for column, values in zip(_columns(result), _columns(part), strict=True):
-                column[wanted] = values
-        return self._manifest(result, b"".join(payloads))
+        parts, places = [], []
+        for number, wanted, own in self.table.by_row_group(rows):
+            group = self._groups.get_or_load(number, partial(self._load, number))
+            parts.append(self._completed(number, group, group.take(own)))
+            places.append(wanted)
+        if len(parts) == 1:  # most of the time
+            return parts[0]
+        return ChunkManifest.concatenate(parts).take(np.argsort(np.concatenate(places)))
 
-    def _manifest(self, rows: _Rows, payload: bytes) -> ChunkManifest:
-        mask = rows.filter_mask if rows.filter_mask.any() else None
-        return ChunkManifest(
-            self.sources.sources, rows.source, rows.offset, rows.length, rows.state, mask, payload
-        )
-
-    def _taken(self, number: int, rows: Int64Array) -> tuple[_Rows, bytes]:
-        """Rows of one row group, and the payloads of those that are inline."""
-        group = self._groups.get_or_load(number, lambda: self._load(number))
-        part = _Rows(*(column[rows] for column in _columns(group)))
-        is_inline = part.state == ChunkState.INLINE
+    def _completed(self, number: int, group: ChunkManifest, rows: ChunkManifest) -> ChunkManifest:
+        """Rows of a group, with the bytes of those that are inline; without masks if all are 0."""
+        if rows.has_filter_masks and not rows.masks.any():
+            rows = replace(rows, filter_mask=None)
+        is_inline = rows.state == ChunkState.INLINE
         if not is_inline.any():
-            return part, b""
+            return rows
         data = self._payloads.get_or_load(number, lambda: self._load_inline(number, group))
-        sizes = part.length[is_inline]
-        payload = gather_bytes(data, group.inline_start[rows[is_inline]], sizes)
-        part.offset[is_inline] = np.cumsum(sizes) - sizes
-        return part, payload.tobytes()
+        sizes = rows.length[is_inline]
+        payload = gather_bytes(data, rows.offset[is_inline], sizes)
+        offset = rows.offset
+        offset[is_inline] = np.cumsum(sizes) - sizes
+        return replace(rows, offset=offset, inline=payload.tobytes())
 
-    def _load(self, number: int) -> _Rows:
+    def _load(self, number: int) -> ChunkManifest:
+        """A row group; the offset of an inline row is that in the payloads of the group."""
         table = self.table.read_row_group(number, _ROW_COLUMNS)
         source, step, length, state, mask = (
             numbers_of(table.column(name)) for name in _ROW_COLUMNS
         )
+        is_inline = state == ChunkState.INLINE
+        sizes = np.where(is_inline, length, 0)
+        offset = np.where(is_inline, np.cumsum(sizes) - sizes, 0)
         ranges = np.flatnonzero(state == ChunkState.RANGE)
-        offset = np.zeros(state.size, np.int64)
         offset[ranges] = offsets_from_steps(source[ranges], step[ranges], length[ranges])
-        rows = _Rows(source, offset, length, state, mask)
-        self._check(rows, ranges)
-        return rows
+        self._check(source[ranges], offset, length, state)
+        masks = mask if mask.any() else None
+        return ChunkManifest(self.sources.sources, source, offset, length, state, masks)
 
-    def _check(self, rows: _Rows, ranges: NDArray[np.int64]) -> None:
-        """Refuse rows that no writer makes: they would lead to wrong bytes."""
-        source = rows.source[ranges]
-        if rows.state.size and int(rows.state.max()) > max(ChunkState):
-            raise self.table.corrupt(f"a chunk has the unknown state {int(rows.state.max())}")
+    def _check(
+        self,
+        source: NDArray[np.int32],
+        offset: Int64Array,
+        length: Int64Array,
+        state: NDArray[np.uint8],
+    ) -> None:
+        """Refuse rows that no writer makes: they would lead to wrong bytes.
+
+        `source` are those of ranges.
+        """
+        if state.size and int(state.max()) > max(ChunkState):
+            raise self.table.corrupt(f"a chunk has the unknown state {int(state.max())}")
         if source.size and (int(source.min()) < 0 or int(source.max()) >= len(self.sources)):
             raise self.table.corrupt(
                 f"a chunk points to source {int(source.max())} of {len(self.sources)}"
             )
-        if rows.length.size and (int(rows.length.min()) < 0 or int(rows.offset.min()) < 0):
+        if length.size and (int(length.min()) < 0 or int(offset.min()) < 0):
             raise self.table.corrupt("a chunk has a negative offset or length")
 
-    def _load_inline(self, number: int, group: _Rows) -> NDArray[np.uint8]:
+    def _load_inline(self, number: int, group: ChunkManifest) -> NDArray[np.uint8]:
         column = self.table.read_row_group(number, ["inline"]).column("inline")
         array = column.combine_chunks().cast(pa.large_binary())
         _, offsets, data = array.buffers()
         bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-        is_inline = group.state == ChunkState.INLINE
-        sizes = np.where(is_inline, group.length, 0)
+        sizes = np.where(group.state == ChunkState.INLINE, group.length, 0)
         if (np.diff(bounds) != sizes).any():
             raise self.table.corrupt("inline chunks differ in size from what their rows say")
         raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
         return raw[int(bounds[0]) : int(bounds[-1])]
-
-
-def _columns(rows: _Rows) -> tuple[NDArray[Any], ...]:
-    return rows.source, rows.offset, rows.length, rows.state, rows.filter_mask
 
 
 # Parts: the three tables that one commit wrote
@@ -440,7 +419,8 @@ class Part:
         stated = self.blocks.metadata(INDEX_KEY)
         with refusing_damage("the index of a part", place):
             index = {
-                path: ArrayRows.from_json(rows) for path, rows in json.loads(stated or "").items()
+                path: record_from_json(ArrayRows, rows)
+                for path, rows in json.loads(stated or "").items()
             }
             for rows in index.values():
                 rows.check_inside(self.blocks.n_rows, self.chunks.table.n_rows)
@@ -485,6 +465,85 @@ class Part:
         return self._groups.get_or_load(
             number, lambda: _BlockRows.of(self.blocks.read_row_group(number, _BLOCK_COLUMNS))
         )
+
+
+LOST_ROW = 2**62
+"""The row of chunks of blocks that cannot be known, as their table is lost: no table has it."""
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetManifest:
+    """The chunk rows of one array in one part: a `Manifest` whose rows are read on demand.
+
+    Attributes
+    ----------
+    part
+        The part.
+    path
+        Path of the array.
+    has_filter_masks
+        Whether any chunk of the array, in any part, has filters switched off.
+    """
+
+    part: Part
+    path: str
+    has_filter_masks: bool
+
+    @property
+    def n_rows(self) -> int:
+        return self.part.rows(self.path).n_chunks
+
+    @property
+    def counts(self) -> ChunkCounts:
+        """How many are ranges, inline and missing, and their stored bytes."""
+        return self.part.rows(self.path).counts
+
+    @property
+    def stored_bytes(self) -> int:
+        """Sum of the stored sizes of all chunks, in bytes."""
+        return self.counts.stored_bytes
+
+    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
+        """The given rows, in the given order, in memory.
+
+        Raises
+        ------
+        InvalidRequestError
+            For rows that are not there.
+        CatalogCorruptError
+            If the table is damaged.
+        """
+        wanted = np.asarray(rows, np.int64)
+        if wanted.size == 0:
+            return ChunkManifest.missing(0)
+        return self.part.chunks.take(self.table_rows(wanted))
+
+    def statistics(self, rows: Int64Array) -> ChunkStatistics:
+        """What is known of the values in chunks."""
+        table = self.part.statistics
+        if table is None:
+            return ChunkStatistics.unknown(len(rows))
+        return table.take(self.table_rows(rows))
+
+    def table_rows(self, rows: Int64Array) -> Int64Array:
+        """Where rows of this array are in the part's tables of chunks and statistics.
+
+        Raises
+        ------
+        InvalidRequestError
+            For rows that are not there.
+        CatalogCorruptError
+            For rows of blocks whose own table is lost or damaged.
+        """
+        if rows.size:
+            least, greatest = int(rows.min()), int(rows.max())
+            if greatest >= LOST_ROW:
+                raise self.part.lost_blocks(self.path)
+            if least < 0 or greatest >= self.n_rows:
+                raise InvalidRequestError(
+                    f"rows {least}..{greatest} of a manifest of {self.n_rows}"
+                )
+        return rows + self.part.rows(self.path).first_chunk
 
 
 def open_part(

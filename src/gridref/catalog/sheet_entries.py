@@ -15,13 +15,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Self
 
 from gridref.catalog.entries import ArrayEntry, PartEntry
-from gridref.catalog.values import encoding_from_json, encoding_to_json
+from gridref.catalog.values import UNLESS_EMPTY
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.overlay import (
@@ -88,7 +87,7 @@ class Sheet:
     def __post_init__(self) -> None:
         shards = [n for lengths, _ in self.stored for n in lengths]
         numbers = (*self.shape, *shards, self.n_objects, self.stored_bytes)
-        if not all(type(n) is int and 0 <= n < 2**62 for n in numbers) or 0 in shards:
+        if 0 in shards or max(numbers) >= 2**62:
             raise ValueError(f"a sheet is {self!r}")
         ranks = {rank for each, encoding in self.stored for rank in (len(each), encoding.ndim)}
         if ranks != {len(self.shape)}:
@@ -97,32 +96,6 @@ class Sheet:
             raise ValueError(f"a sheet is called {self.name!r}")
         if self.part is not None and self.part.checksums is None and self.n_objects:
             raise ValueError("a sheet without checksums")
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "shape": list(self.shape),
-            "content": self.content,
-            "part": None if self.part is None else self.part.to_json(),
-            "prefixes": list(self.prefixes),
-            "n_objects": self.n_objects,
-            "stored_bytes": self.stored_bytes,
-        }
-
-    @classmethod
-    def read(cls, document: Mapping[str, Any], **own: Any) -> Self:
-        """A sheet from its JSON form, with the members that only its kind has."""
-        part = document["part"]
-        return cls(
-            name=str(document["name"]),
-            shape=tuple(document["shape"]),
-            content=str(document["content"]),
-            part=None if part is None else PartEntry.from_json(part),
-            prefixes=tuple(map(str, document["prefixes"])),
-            n_objects=document["n_objects"],
-            stored_bytes=document["stored_bytes"],
-            **own,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,33 +197,6 @@ class Covering[S: Sheet]:
         renumbered = tuple(replace(each, sheet=used.index(each.sheet)) for each in kept)
         return replace(self, sheets=sheets, coverage=renumbered)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "array": self.array,
-            "to": self.to,
-            "codec": self.codec,
-            "sheets": [sheet.to_json() for sheet in self.sheets],
-            "coverage": [asdict(cover) for cover in self.coverage],
-        }
-
-    @classmethod
-    def read(cls, document: Mapping[str, Any], **own: Any) -> Self:
-        """An overlay or overview from its JSON form, with what only its kind has."""
-        return cls(
-            id=str(document["id"]),
-            array=str(document["array"]),
-            to=str(document["to"]),
-            codec=str(document["codec"]),
-            coverage=tuple(
-                Cover(
-                    each["sheet"], tuple(each["first"]), tuple(each["start"]), tuple(each["shape"])
-                )
-                for each in document["coverage"]
-            ),
-            **own,
-        )
-
 
 def check_entries(
     entries: Iterable[Covering[Any]], arrays: Mapping[str, ArrayEntry], most: int
@@ -304,7 +250,7 @@ class SheetEntry(Sheet):
 
     shards: Coords
     encoding: Encoding
-    copies: Mapping[str, bytes] = field(default_factory=dict)
+    copies: Mapping[str, bytes] = field(default_factory=dict, metadata=UNLESS_EMPTY)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -335,27 +281,6 @@ class SheetEntry(Sheet):
         """Of its chunks."""
         return ChunkGrid.regular(self.shape, self.encoding.chunk_shape)
 
-    def to_json(self) -> dict[str, Any]:
-        copies = {kind: b64encode(each).decode() for kind, each in self.copies.items()}
-        return {
-            **super().to_json(),
-            "shards": list(self.shards),
-            "encoding": encoding_to_json(self.encoding),
-            **({"copies": copies} if copies else {}),
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> SheetEntry:
-        return cls.read(
-            document,
-            shards=tuple(document["shards"]),
-            encoding=encoding_from_json(document["encoding"]),
-            copies={
-                str(kind): b64decode(content, validate=True)
-                for kind, content in document.get("copies", {}).items()
-            },
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class OverlayEntry(Covering[SheetEntry]):
@@ -369,12 +294,14 @@ class OverlayEntry(Covering[SheetEntry]):
         Bounds of the labels that were asked for, by dimension.
     """
 
-    chunks: Coords
+    sheets: tuple[SheetEntry, ...] = ()
+    chunks: tuple[Annotated[int, -1], ...]
     where: Where
 
     def __post_init__(self) -> None:
-        if not all(type(n) is int and n >= -1 for n in self.chunks):
-            raise ValueError(f"an overlay with chunks of {self.chunks!r}")
+        for label in itertools.chain.from_iterable(self.where.values()):
+            if not isinstance(label, str | int | float | None):
+                raise ValueError(f"a label of an overlay is {label!r}")
         super().__post_init__()
 
     @property
@@ -396,41 +323,6 @@ class OverlayEntry(Covering[SheetEntry]):
                 for sheet, other in found
             ),
         )
-
-    def to_json(self) -> dict[str, Any]:
-        where = {dim: list(bounds) for dim, bounds in self.where.items()}
-        return {**super().to_json(), "chunks": list(self.chunks), "where": where}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> OverlayEntry:
-        return cls.read(
-            document,
-            chunks=tuple(document["chunks"]),
-            where={str(dim): _bounds(each) for dim, each in document["where"].items()},
-            sheets=tuple(map(SheetEntry.from_json, document["sheets"])),
-        )
-
-
-def _bounds(document: Any) -> tuple[Label, Label]:
-    low, high = document
-    if not all(isinstance(each, str | int | float | None) for each in (low, high)):
-        raise ValueError(f"labels of an overlay are {document!r}")
-    return low, high
-
-
-def checked_overlays(
-    document: Iterable[Any], arrays: Mapping[str, ArrayEntry]
-) -> tuple[OverlayEntry, ...]:
-    """Read the overlays of a snapshot from their JSON form.
-
-    Raises
-    ------
-    ValueError
-        If anything of them contradicts itself or the arrays.
-    """
-    overlays = tuple(map(OverlayEntry.from_json, document))
-    check_entries(overlays, arrays, MOST_OVERLAYS)
-    return overlays
 
 
 # Overviews
@@ -460,13 +352,6 @@ class LevelEntry:
     shards: Coords
     encoding: Encoding
 
-    def to_json(self) -> dict[str, Any]:
-        return {"shards": list(self.shards), "encoding": encoding_to_json(self.encoding)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LevelEntry:
-        return cls(tuple(document["shards"]), encoding_from_json(document["encoding"]))
-
 
 @dataclass(frozen=True, kw_only=True)
 class LevelSheet(Sheet):
@@ -483,13 +368,6 @@ class LevelSheet(Sheet):
     @property
     def stored(self) -> Iterable[tuple[Coords, Encoding]]:
         return [(level.shards, level.encoding) for level in self.levels]
-
-    def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "levels": [level.to_json() for level in self.levels]}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LevelSheet:
-        return cls.read(document, levels=tuple(map(LevelEntry.from_json, document["levels"])))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -510,15 +388,15 @@ class OverviewEntry(Covering[LevelSheet]):
         What was no value when it was made: `MissingValues.key`.
     """
 
+    sheets: tuple[LevelSheet, ...] = ()
     factors: Coords
     n_levels: int
     method: str
     missing: str
 
     def __post_init__(self) -> None:
-        is_bounded = type(self.n_levels) is int and 1 <= self.n_levels <= MOST_LEVELS
-        known = all(type(n) is int and 1 <= n <= MOST_FACTOR for n in self.factors)
-        if not is_bounded or not known or not any(n > 1 for n in self.factors):
+        known = all(1 <= n <= MOST_FACTOR for n in self.factors) and max(self.factors) > 1
+        if not known or not 1 <= self.n_levels <= MOST_LEVELS:
             raise ValueError(f"an overview of {self.n_levels} levels by {self.factors!r}")
         if any(len(sheet.levels) != self.n_levels for sheet in self.sheets):
             raise ValueError("a sheet with other levels than its overview")
@@ -551,45 +429,3 @@ class OverviewEntry(Covering[LevelSheet]):
             is_covered(self.level_covers(level, shape), level_shape(shape, self.windows(level)))
             for level in range(1, self.n_levels + 1)
         )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **super().to_json(),
-            "factors": list(self.factors),
-            "n_levels": self.n_levels,
-            "method": self.method,
-            "missing": self.missing,
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> OverviewEntry:
-        return cls.read(
-            document,
-            factors=tuple(document["factors"]),
-            n_levels=document["n_levels"],
-            method=str(document["method"]),
-            missing=str(document["missing"]),
-            sheets=tuple(map(LevelSheet.from_json, document["sheets"])),
-        )
-
-
-def checked_overviews(
-    document: Iterable[Any], arrays: Mapping[str, ArrayEntry]
-) -> tuple[OverviewEntry, ...]:
-    """Read the overviews of a snapshot from their JSON form.
-
-    Raises
-    ------
-    ValueError
-        If anything of them contradicts itself or the arrays.
-    """
-    overviews = tuple(map(OverviewEntry.from_json, document))
-    check_entries(overviews, arrays, MOST_OVERVIEWS)
-    if len({each.array for each in overviews}) < len(overviews):
-        raise ValueError("two overviews of one array")
-    return overviews
-
-
-def grid_of(entry: LevelEntry, sheet: LevelSheet, windows: Coords) -> ChunkGrid:
-    """Of the chunks of a level of a sheet."""
-    return ChunkGrid.regular(level_shape(sheet.shape, windows), entry.encoding.chunk_shape)

@@ -1,7 +1,8 @@
-"""Values, dtypes and encodings as strict JSON, and damage found while reading them.
+"""Values, dtypes, encodings and records as strict JSON, and damage found while reading them.
 
 Values that JSON has are written as they are. Every other value is an object with one member, whose
-name begins with ``$``. The format is specified in ``docs/catalog-format.md``.
+name begins with ``$``. A record is a dataclass: its fields say what is written and read. The format
+is specified in ``docs/catalog-format.md``.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import base64
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -358,3 +361,107 @@ def _refuse_others(document: Mapping[str, Any], members: frozenset[str]) -> None
 
 def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
+
+
+# Records: dataclasses whose fields are the members of their JSON form
+
+UNLESS_EMPTY = {"unless empty": True}
+"""Metadata of a field that is not written while it is empty."""
+
+
+def record_to_json(record: Any) -> dict[str, Any]:
+    """The JSON form of a record: its fields by name, in their order."""
+    held = ((each, getattr(record, each.name)) for each in fields(record))
+    return {
+        each.name: _written(value) for each, value in held if value or each.metadata != UNLESS_EMPTY
+    }
+
+
+def _written(value: Any) -> Any:
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, Encoding):
+        return encoding_to_json(value)
+    if is_dataclass(value):
+        return record_to_json(value)
+    if isinstance(value, tuple):
+        return [_written(each) for each in value]
+    if isinstance(value, bytes):
+        return _base64(value)
+    if isinstance(value, Mapping):
+        return {name: _written(each) for name, each in value.items()}
+    return value
+
+
+def record_from_json[R](kind: type[R], document: Mapping[str, Any]) -> R:
+    """The record of its JSON form; members that it does not have are passed over.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a member is missing, or of another type than its field.
+    """
+    readers = _readers(cast("Hashable", kind))
+    return kind(**{name: readers[name](document[name]) for name in readers if name in document})
+
+
+@cache
+def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
+    """What reads each field of a record."""
+    generic = {p.__name__: p for base in kind.__mro__ for p in getattr(base, "__type_params__", ())}
+    hints = get_type_hints(kind, localns=generic, include_extras=True)
+    return {each.name: _reader(hints[each.name]) for each in fields(kind)}
+
+
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """What reads values of a type; values of types that are not known stay as they are.
+
+    Numbers count from 0 on, or from the least one that an annotation has.
+    """
+    kind = getattr(kind, "__value__", kind)
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in (int, bool, str):
+        return partial(_scalar, kind)
+    if origin is Annotated:
+        return partial(_scalar, inner[0], least=inner[1])
+    if kind is bytes:
+        return partial(base64.b64decode, validate=True)
+    if kind is Encoding:
+        return encoding_from_json
+    if hasattr(kind, "from_json"):
+        read: Callable[[Any], Any] = kind.from_json
+        return read
+    if is_dataclass(kind):
+        return partial(record_from_json, cast("type", kind))
+    if origin is tuple:
+        return partial(_tuple, [_reader(each) for each in inner if each is not ...])
+    if origin is Mapping:
+        return partial(_mapping, _reader(inner[1]))
+    if len(inner) == 2 and inner[1] is type(None):
+        return partial(_if_any, _reader(inner[0]))
+    return lambda document: document
+
+
+def _scalar(kind: type, document: Any, least: int = 0) -> Any:
+    """A text or a number; refuses numbers that only equal one, like 2.0."""
+    is_one = type(document) is kind
+    if not is_one or (kind is int and not least <= document < 2**63):
+        raise ValueError(f"there is {document!r} in place of a value of type {kind.__name__}")
+    return document
+
+
+def _tuple(readers: Sequence[Callable[[Any], Any]], document: Any) -> tuple[Any, ...]:
+    """A list of values of one type, or of as many types."""
+    if not isinstance(document, list):
+        raise ValueError(f"there is {document!r} in place of a list")
+    if len(readers) == 1:
+        return tuple(map(readers[0], document))
+    return tuple(read(each) for read, each in zip(readers, document, strict=True))
+
+
+def _mapping(read: Callable[[Any], Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name): read(value) for name, value in document.items()}
+
+
+def _if_any(read: Callable[[Any], Any], document: Any) -> Any:
+    return None if document is None else read(document)

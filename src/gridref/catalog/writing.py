@@ -46,7 +46,7 @@ from gridref.catalog.tables import (
     steps_of_offsets,
     table_of,
 )
-from gridref.catalog.values import encoding_to_json
+from gridref.catalog.values import encoding_to_json, record_to_json
 from gridref.errors import GridrefError, InvalidRequestError, Place
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
@@ -803,7 +803,7 @@ def write_part(
         if arrays:
             rows_of = {path: array.blocks for path, array in arrays.items()}
             blocks.write(blocks_table(rows_of, [layout.first_row for layout in layouts]))
-        blocks.index = json.dumps({path: each.to_json() for path, each in found.items()})
+        blocks.index = json.dumps({path: record_to_json(each) for path, each in found.items()})
     after, numbers, rest = split(rows.urls, prefixes)
     with TableWriter(folder, names[2], SOURCE_SCHEMA) as sources:
         sources.write(sources_table(rows.index.sources, numbers, rest))

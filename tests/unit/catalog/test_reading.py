@@ -413,6 +413,20 @@ def test_members_that_contradict_each_other(tmp_path: Path) -> None:
             use(path)
 
 
+def test_members_that_are_not_listed_are_passed_over(tmp_path: Path) -> None:
+    """As the page of the format promises; encodings are the exception."""
+    path = small(tmp_path)
+
+    def change(document: Any) -> None:
+        snapshot = document["snapshot"]
+        part, array = snapshot["parts"][0], snapshot["root"]["arrays"]["v"]
+        for record in (snapshot, snapshot["log"][0], part, part["chunks"], array["chunks"]):
+            record["of_tomorrow"] = {"a": 1}
+
+    edit(path, change)
+    use(path)
+
+
 def test_no_catalog(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("")
     for url in (tmp_path, tmp_path / "nowhere", tmp_path / "a.txt", "memory://nowhere/c"):

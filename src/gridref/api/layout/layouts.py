@@ -42,7 +42,7 @@ from gridref.api.layout.sources import (
     with_label,
     with_labels_beside,
 )
-from gridref.catalog.opening import ParquetManifest
+from gridref.catalog.parts import ParquetManifest
 from gridref.combine import (
     Along,
     Combination,
