@@ -1,5 +1,3 @@
-"""Dtypes that a catalog keeps, whether Zarr has them or not."""
-
 from __future__ import annotations
 
 import json
