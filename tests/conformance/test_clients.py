@@ -13,65 +13,37 @@ from zarr.core.buffer import cpu
 import gridref
 from gridref.serve.pages import LiteralSegment
 from tests.conformance.cases import all_cases
-from tests.conformance.client_table import PAGE, Results, render, run, without_versions
+from tests.conformance.client_table import PAGE, render, run, without_versions
 from tests.conformance.clients import all_clients
 from tests.programs import npm_package, program
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+@pytest.mark.long
+def test_clients_read_what_they_can_and_nothing_wrong(tmp_path: Path) -> None:
+    # One test: several would read everything again in every process that runs tests.
     program("node")
     npm_package("zarrita")
-    return run(tmp_path_factory.mktemp("archives"))
-
-
-@pytest.mark.long
-def test_no_client_reads_anything_wrong(results: Results) -> None:
-    wrong = {
-        (results.rows[number].label, name): cell
-        for (number, name), cell in results.cells.items()
-        if cell.startswith("WRONG")
+    results = run(tmp_path)
+    cells = {
+        (results.rows[number].label, name): cell for (number, name), cell in results.cells.items()
     }
-    assert not wrong
-
-
-@pytest.mark.long
-def test_every_client_reads_what_it_can(results: Results) -> None:
+    assert not {place for place, cell in cells.items() if cell.startswith("WRONG")}
     with all_clients() as clients:
         known = {client.name: client for client in clients}
-    refused = {
+    assert not {
         (results.rows[number].label, name): results.reasons[number, name]
         for (number, name), cell in results.cells.items()
         if cell == "refuses" and known[name].should_read(results.rows[number].document)
     }
-    assert not refused
-
-
-@pytest.mark.long
-def test_each_archive_is_read_by_every_client_in_some_view(results: Results) -> None:
     for name in {name for _, name in results.cells}:
         for case in {row.case.name for row in results.rows} - {"strings"}:
-            cells = [
-                results.cells[number, name]
-                for number, row in enumerate(results.rows)
-                if row.case.name == case
-            ]
-            assert "yes" in cells, (name, case)
-
-
-@pytest.mark.long
-def test_shards_cost_an_index_and_a_chunk(results: Results) -> None:
+            of_case = [n for n, row in enumerate(results.rows) if row.case.name == case]
+            assert "yes" in [results.cells[n, name] for n in of_case], (name, case)
     trace = results.traces["zarr-python"]
-    assert len(trace) == 2
+    assert len(trace) == 2  # a shard costs an index and a chunk
     assert "bytes=-" in trace[0]
-
-
-@pytest.mark.long
-def test_the_page_is_up_to_date(results: Results) -> None:
-    assert PAGE.exists(), "run `make clients`"
-    assert without_versions(PAGE.read_text()) == without_versions(render(results)), (
-        "run `make clients`"
-    )
+    page = PAGE.read_text(encoding="utf-8")
+    assert without_versions(page) == without_versions(render(results)), "run `make clients`"
 
 
 def test_icechunk_reads_the_native_view(tmp_path: Path) -> None:

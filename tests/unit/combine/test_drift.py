@@ -800,6 +800,7 @@ def test_inputs_of_an_iterator_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 4)
     alive: list[weakref.ref[VirtualGroup]] = []
     most = 0
+    gc.freeze()  # objects of other tests, which would be looked at again and again
 
     def files() -> Iterator[VirtualGroup]:
         nonlocal most
@@ -809,7 +810,7 @@ def test_inputs_of_an_iterator_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> 
             yield part
             del part
             if k % 4 == 3:
-                gc.collect()  # takes as long as there are objects of other tests
+                gc.collect()
                 most = max(most, sum(known() is not None for known in alive))
 
     joined = concat(files(), "time")
