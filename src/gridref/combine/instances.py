@@ -121,7 +121,7 @@ class Instances:
                     message = "it is to count samples, and there is a variable of that name already"
                     return prefix + name, message
             for name, array in part.arrays.items():
-                n_instances = _lengths(VirtualGroup({name: array})).get(self.instance, 1)
+                n_instances = array.sizes.get(self.instance, 1)
                 if self.sample_of(array) is not None and n_instances != 1 and not padded:
                     message = Message(
                         f"it holds {n_instances} instances along {self.instance!r}, each padded "
@@ -280,13 +280,16 @@ def _feature(group: VirtualGroup) -> str:
 
 def _lengths(group: VirtualGroup) -> dict[str, int]:
     return {
-        dim: length for array in group.all_arrays().values() for dim, length in array.sizes.items()
+        dim: length
+        for array in group.all_arrays().values()
+        for dim, length in zip(array.dims, array.shape, strict=True)  # of every file: no `sizes`
     }
 
 
 def _length(group: VirtualGroup, dim: str) -> int | None:
     """Length of a dimension of the arrays right in a group; None if none has it."""
-    return _lengths(group.with_changes(groups={})).get(dim)
+    held = [a.shape[a.dims.index(dim)] for a in group.arrays.values() if dim in a.dims]
+    return held[-1] if held else None
 
 
 # Padded archives: a row for each instance, as long as the longest
