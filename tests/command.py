@@ -33,7 +33,7 @@ IMPORTS = (
     "gridref.faces.cli.app", "gridref.api.catalog", "gridref.api.each_chunk",
     "gridref.api.verify", "gridref.faces.cli.drawing", "gridref.faces.cli.tabular",
     "gridref.faces.exports.kerchunk", "gridref.faces.exports.stac", "gridref.faces.xarray.engine",
-    "gridref.codecs.own", "gridref.formats.hdf5.groups", "gridref.formats.hdf5.original",
+    "gridref.codecs.core", "gridref.formats.hdf5.groups", "gridref.formats.hdf5.original",
     "gridref.formats.hdf5.scanner", "gridref.formats.icechunk.scanner",
     "gridref.formats.kerchunk.scanner", "gridref.formats.tiff.scanner",
     "gridref.formats.zarr.scanner",

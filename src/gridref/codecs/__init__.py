@@ -156,6 +156,7 @@ the latter makes streams that any JPEG decoder takes.
 
 from __future__ import annotations
 
+from gridref.codecs.arithmetic import renumber, unpack
 from gridref.codecs.encode import (
     REWRAP_BYTES,
     encode_bytes_codecs,
@@ -173,7 +174,6 @@ from gridref.codecs.stage import (
     as_bytes,
     as_u1,
 )
-from gridref.codecs.unpacking import renumber, unpack
 
 __all__ = [
     "REWRAP_BYTES",

@@ -192,15 +192,7 @@ class Blosc2Frame(Blosc2Header):
             raise ValueError(f"header says {stored} bytes are stored, got {len(self.data)}")
 
     def decode(self) -> NDArray[np.uint8]:
-        """Decode all chunks.
-
-        Raises
-        ------
-        ValueError
-            If a size in the frame is wrong.
-        imagecodecs.Blosc2Error
-            If compressed bytes are wrong.
-        """
+        """Decode all chunks."""
         decoded = self._decode_chunks()
         return self._in_c_order(decoded) if self.has_dimensions else decoded
 

@@ -1,4 +1,4 @@
-"""Codecs of the Zarr v3 core and registry: axes, strings, numbers, compression.
+"""Codecs of the Zarr v3 core and registry: axes, strings, numbers, compression, shuffle, checksums.
 
 Codecs of axes: ``reshape`` is the codec of zarr-extensions
 (https://github.com/zarr-developers/zarr-extensions, ``codecs/reshape``), in the forms that gridref
@@ -10,7 +10,9 @@ Source: https://github.com/zarr-developers/zarr-extensions (``codecs/vlen-utf8``
 
 Sources for the others: Zarr v3 core specification and
 https://github.com/zarr-developers/zarr-extensions (``codecs/``); RFC 1950 to 1952 (zlib, deflate,
-gzip); RFC 8878 (zstd); RFC 3720, section 12.1 (crc32c); c-blosc, ``README_CHUNK_FORMAT.rst``.
+gzip); RFC 8878 (zstd); RFC 3720, section 12.1 (crc32c); c-blosc, ``README_CHUNK_FORMAT.rst``; HDF5
+file format specification, version 3.0, IV.A.2.l "Filter Pipeline Message" (shuffle and
+Fletcher-32), and the HDF5 library's documentation of H5Pset_shuffle and H5Pset_fletcher32.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.codecs.arithmetic import renumber
 from gridref.codecs.stage import (
     AnyCodec,
     ArrayCodec,
@@ -37,12 +40,111 @@ from gridref.codecs.stage import (
     Raw,
     SerialCodec,
     SerialDecode,
+    Together,
     as_bytes,
+    as_u1,
     decompressed,
     four_more_bytes,
+    need,
+    same_bytes,
+    stated_size,
 )
-from gridref.codecs.unpacking import renumber
 from gridref.limits import beyond, limits
+
+# Shuffle and Fletcher-32 as HDF5 and numcodecs store them
+
+
+_BLOCK_BYTES = 256 * 2**10
+"""Bytes that are put in order at a time: few enough to stay in the cache of a processor."""
+_FEW_BYTES = 32
+"""Elements of at most so many bytes are copied byte by byte, larger ones element by element."""
+
+
+def unshuffle(raw: Raw, element_bytes: int, out: NDArray[np.uint8] | None = None) -> Raw:
+    """Put the bytes of each element side by side again, in `out` where that is given.
+
+    The bytes after the last whole element were not shuffled, and stay where they are.
+    """
+    planes = as_u1(raw)
+    if out is None:
+        if element_bytes == 1 or len(planes) < 2 * element_bytes:
+            return raw
+        out = np.empty(len(planes), np.uint8)
+    n_elements, rest = divmod(len(planes), element_bytes)
+    whole = len(planes) - rest
+    shuffled = planes[:whole].reshape(element_bytes, n_elements)
+    step = max(1, _BLOCK_BYTES // element_bytes)
+    for start in range(0, n_elements, step):
+        part = shuffled[:, start : start + step]
+        first = start * element_bytes
+        _transpose(part, out[first : first + part.size])
+    out[whole:] = planes[whole:]
+    return out
+
+
+def unshuffle_together(chunks: NDArray[np.uint8], element_bytes: int) -> NDArray[np.uint8]:
+    """The same for many chunks of one size, (chunks, bytes)."""
+    n_chunks, n_bytes = chunks.shape
+    whole = n_bytes - n_bytes % element_bytes
+    planes = chunks[:, :whole].reshape(n_chunks, element_bytes, -1)
+    elements = planes.transpose(0, 2, 1).reshape(n_chunks, whole)
+    return np.concatenate((elements, chunks[:, whole:]), 1) if whole < n_bytes else elements
+
+
+def _transpose(planes: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+    """Byte `k` of each element out of plane `k`.
+
+    Whole words are put together for elements of 2 and 4 bytes: numpy copies single bytes more
+    slowly than it shifts them.
+    """
+    element_bytes, n_elements = planes.shape
+    if element_bytes in (2, 4):
+        words = out.view(f"<u{element_bytes}")
+        words[...] = planes[-1]
+        for plane in planes[-2::-1]:
+            words <<= 8
+            words |= plane
+        return
+    elements = out.reshape(n_elements, element_bytes)
+    if element_bytes > _FEW_BYTES:
+        elements[...] = planes.T
+        return
+    for k, plane in enumerate(planes):
+        elements[:, k] = plane
+
+
+def _shuffle_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
+    element_bytes = int(config.get("elementsize", 4))
+    return lambda raw: unshuffle(raw, element_bytes)
+
+
+def _shuffle_filler(config: Config, spec: ArraySpec) -> Fill:
+    element_bytes = int(config.get("elementsize", 4))
+    return lambda raw, out: unshuffle(raw, element_bytes, np.frombuffer(out, np.uint8))
+
+
+def _shuffle_together(config: Config) -> Together:
+    element_bytes = int(config.get("elementsize", 4))
+    return lambda chunks: unshuffle_together(chunks, element_bytes)
+
+
+def _shuffle_problem(config: Config) -> str | None:
+    size = config.get("elementsize", 4)
+    return None if isinstance(size, int) and size >= 1 else f"elementsize must be >= 1, got {size}"
+
+
+def _check_fletcher32(raw: Raw) -> Raw:
+    need(raw, 4, "a checksum")
+    data, tail = raw[:-4], bytes(raw[-4:])
+    computed = imagecodecs.h5checksum_fletcher32(data) if len(data) else 0
+    stored = int.from_bytes(tail, "little")
+    # Libraries before 1.6.3 stored each half of the sum the other way round on little-endian
+    # machines, and HDF5 accepts both.
+    swapped = int.from_bytes(bytes((tail[1], tail[0], tail[3], tail[2])), "little")
+    if computed not in (stored, swapped):
+        raise ValueError(f"checksum is {computed:#010x}, stored is {stored:#010x}")
+    return data
+
 
 # Array -> array codecs that add or drop axes
 
@@ -186,15 +288,7 @@ def _renumber_problem(config: Config) -> str | None:
 
 
 def inflate(raw: Raw, wbits: int, max_bytes: int) -> bytes:
-    """Decompress all members of a zlib (``wbits=15``) or gzip (``wbits=31``) stream.
-
-    Raises
-    ------
-    ValueError
-        If the stream is cut, or holds more than `max_bytes`.
-    zlib.error
-        If it is corrupt.
-    """
+    """Decompress all members of a zlib (``wbits=15``) or gzip (``wbits=31``) stream."""
     # gzip members may be padded with zeros; what follows a zlib stream is not part of it.
     return decompressed(
         lambda: zlib.decompressobj(wbits), raw, max_bytes, lambda rest: wbits != 15 and any(rest)
@@ -263,19 +357,12 @@ def _zstd_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
 
 def _blosc_bytes(raw: Raw, decoded_bytes: int | None) -> int:
     """Decoded size of a C-Blosc 1 buffer, whose header has ``nbytes`` at 4 and ``cbytes`` at 12."""
-    if len(raw) < 16:
-        raise ValueError(f"{len(raw)} bytes are too few for a header")
-    n_bytes = int.from_bytes(raw[4:8], "little")
+    need(raw, 16)
     stored = int.from_bytes(raw[12:16], "little")
     # The library trusts the header's size of the source, so it has to be right.
     if stored != len(raw):
         raise ValueError(f"header says {stored} bytes are stored, got {len(raw)}")
-    what = f"header says {n_bytes} bytes are decoded"
-    if decoded_bytes not in (None, n_bytes):
-        raise ValueError(f"{what}, expected {decoded_bytes}")
-    if decoded_bytes is None and n_bytes > limits().decoded_bytes:
-        raise ValueError(beyond("decoded_bytes", what))
-    return n_bytes
+    return stated_size(int.from_bytes(raw[4:8], "little"), decoded_bytes)
 
 
 def _blosc_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
@@ -298,8 +385,7 @@ def _crc32c_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) 
     import google_crc32c
 
     def decode(raw: Raw) -> Raw:
-        if len(raw) < 4:
-            raise ValueError(f"{len(raw)} bytes are too few for a checksum")
+        need(raw, 4, "a checksum")
         data = as_bytes(raw[:-4])
         stored = int.from_bytes(raw[-4:], "little")
         computed = google_crc32c.value(data)
@@ -351,5 +437,15 @@ CODECS: dict[str, AnyCodec] = {
     "gridref.reverse": ArrayCodec(_reverse_decoder, required=("axes",)),
     "gridref.renumber": ArrayCodec(
         _renumber_decoder, required=("pairs",), problem=_renumber_problem
+    ),
+    "numcodecs.shuffle": BytesCodec(
+        _shuffle_decoder,
+        same_bytes,
+        problem=_shuffle_problem,
+        filler=_shuffle_filler,
+        together=_shuffle_together,
+    ),
+    "numcodecs.fletcher32": BytesCodec(
+        lambda config, decoded_bytes, spec: _check_fletcher32, four_more_bytes
     ),
 }

@@ -202,13 +202,7 @@ _PRODUCT = struct.pack(
 
 
 def decode_field(message: bytes, n_points: int) -> NDArray[np.float64]:
-    """The values of the last field of a message in the order of the file, NaN where it has none.
-
-    Raises
-    ------
-    MessageError
-        If it is damaged, or has not so many points.
-    """
+    """The values of the last field of a message in the order of the file, NaN where it has none."""
     return _decoded(packed_field(message), n_points)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.hdf5_filters import szip_decoded
+from gridref.codecs.hdf5 import szip_decoded
 from gridref.codecs.stage import (
     AnyCodec,
     ArraySpec,

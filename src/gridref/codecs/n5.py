@@ -37,6 +37,7 @@ from gridref.codecs.stage import (
     SerialDecode,
     as_bytes,
     most_bytes,
+    need,
     too_large,
 )
 from gridref.model.encoding import Codec
@@ -133,8 +134,7 @@ def _decoder(config: Config, spec: ArraySpec) -> SerialDecode:
         return stored.reshape(held[::-1]).transpose()
 
     def decode(raw: Raw) -> NDArray[Any]:
-        if len(raw) < header.size:
-            raise ValueError(f"{len(raw)} bytes are too few for the header of a block")
+        need(raw, header.size, "the header of a block")
         mode, n_dims, *held = header.unpack_from(raw)
         if mode:
             named = {1: "varlength", 2: "object"}.get(mode, str(mode))

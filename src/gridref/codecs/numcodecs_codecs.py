@@ -1,6 +1,6 @@
-"""The ``numcodecs.*`` codecs of zarr-python that `core` and `shuffle` leave, and zfp streams.
+"""The ``numcodecs.*`` codecs of zarr-python that `core` leaves, and zfp streams.
 
-zlib, gzip, zstd and Blosc are in `core`, shuffle and Fletcher-32 in `shuffle`.
+zlib, gzip, zstd, Blosc, shuffle and Fletcher-32 are in `core`.
 
 A zfp stream begins with 32 bits of magic, 52 of type and shape, then 12 of mode, or 12 ones and 52
 more of mode. The lowest bit of each byte comes first. The zfp library trusts its input, and reads
@@ -46,6 +46,7 @@ from gridref.codecs.stage import (
     decompressed,
     four_more_bytes,
     most_bytes,
+    need,
     too_large,
 )
 from gridref.limits import beyond, limits
@@ -85,13 +86,7 @@ class ZfpHeader:
 
     @classmethod
     def from_words(cls, words: Sequence[int]) -> Self:
-        """Read the header from 32-bit words in the byte order of their writer.
-
-        Raises
-        ------
-        ValueError
-            If there is none.
-        """
+        """Read the header from 32-bit words in the byte order of their writer."""
         little = np.array(words, "<u4").tobytes()
         if little[:3] == b"zfp":
             return cls.from_bytes(little)
@@ -177,8 +172,7 @@ def _lz4_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> 
     limit = most_bytes(decoded_bytes)
 
     def decode(raw: Raw) -> Raw:
-        if len(raw) < 5:
-            raise ValueError(f"{len(raw)} bytes are too few for a header and a block")
+        need(raw, 5, "a header and a block")
         size = int.from_bytes(as_bytes(raw[:4]), "little")
         if size > limit:
             raise too_large(
@@ -207,8 +201,7 @@ def _checksum_decoder(
     codec = _numcodec(name, config)
 
     def decode(raw: Raw) -> Raw:
-        if len(raw) < 4:
-            raise ValueError(f"{len(raw)} bytes are too few for a checksum")
+        need(raw, 4, "a checksum")
         return as_u1(codec.decode(as_bytes(raw)))
 
     return decode

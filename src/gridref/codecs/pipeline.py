@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,23 @@ GROUP = "gridref.codecs"
 """The entry-point group by which other packages add codecs: the name is the codec's."""
 
 
+_MODULES = (
+    *("core", "arithmetic", "numcodecs_codecs", "hdf4", "hdf5", "tiff", "fits", "grib", "n5"),
+    *("blosc2", "jpeg2000", "precomputed"),
+)
+"""Modules with a table ``CODECS`` of gridref's own codecs by name."""
+
+
+@cache
+def own_codecs() -> Mapping[str, AnyCodec]:
+    """Gridref's own codecs by name.
+
+    Opening a catalog needs no codec: their modules are loaded for the first chunk.
+    """
+    tables = (import_module(f"gridref.codecs.{module}").CODECS for module in _MODULES)
+    return {name: codec for table in tables for name, codec in table.items()}
+
+
 def codec_named(name: str) -> AnyCodec | None:
     """The codec of a name, which says how to decode it; None if it is unknown.
 
@@ -46,19 +64,18 @@ def codec_named(name: str) -> AnyCodec | None:
     InvalidRequestError
         If a codec of another package cannot be used; the error names the package.
     """
-    # Opening a catalog needs no codec: their modules are loaded for the first chunk.
+    own = own_codecs().get(name)
+    if own is not None:
+        return own
     from gridref.codecs.numcodecs_codecs import fallback
-    from gridref.codecs.own import OWN
 
-    return OWN.get(name) or fallback(name) or _added(name)
+    return fallback(name) or _added(name)
 
 
 @cache
 def _added(name: str) -> AnyCodec | None:
     """The codec that another package adds."""
-    from gridref.codecs.own import OWN
-
-    plugin = plugins(GROUP, frozenset(OWN)).get(name)
+    plugin = plugins(GROUP, frozenset(own_codecs())).get(name)
     if plugin is None:
         return None
     codec = plugin.load()

@@ -29,7 +29,7 @@ from gridref.codecs.stage import (
     as_bytes,
     as_u1,
 )
-from gridref.codecs.tiff_images import marker_segments
+from gridref.codecs.tiff import marker_segments
 
 # Images
 

@@ -95,6 +95,22 @@ def too_large(what: str, max_bytes: int) -> ValueError:
     return ValueError(beyond("decoded_bytes", what) if is_limit else what)
 
 
+def need(raw: Raw, n_bytes: int, what: str = "a header") -> None:
+    """Refuse bytes that are too few for what they begin or end with."""
+    if len(raw) < n_bytes:
+        raise ValueError(f"{len(raw)} bytes are too few for {what}")
+
+
+def stated_size(said: int, decoded_bytes: int | None) -> int:
+    """The decoded size that a header states, which must be that of the array, and within limits."""
+    what = f"header says {said} bytes are decoded"
+    if decoded_bytes not in (None, said):
+        raise ValueError(f"{what}, expected {decoded_bytes}")
+    if said > limits().decoded_bytes:
+        raise ValueError(beyond("decoded_bytes", what))
+    return said
+
+
 def _same_spec(config: Config, spec: ArraySpec) -> ArraySpec:
     return spec
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gridref.codecs import decode_chunk, why_not
-from gridref.codecs.hdf5_filters import _check_size
 from gridref.codecs.numcodecs_codecs import ZfpHeader
+from gridref.codecs.stage import stated_size
 from gridref.errors import DecodeError
 from gridref.limits import limits
 from gridref.model.encoding import Codec, Encoding, bytes_codec
@@ -190,11 +190,11 @@ def test_bits_that_an_element_does_not_have(first: int, last: int, dtype: str) -
 
 
 def test_sizes_in_headers() -> None:
-    assert _check_size(7, 7) == _check_size(7, None) == 7
-    assert _check_size(limits().decoded_bytes, None) == limits().decoded_bytes
+    assert stated_size(7, 7) == stated_size(7, None) == 7
+    assert stated_size(limits().decoded_bytes, None) == limits().decoded_bytes
     for said, wanted in ((7, 8), (8, 7), (limits().decoded_bytes + 1, None), (2**40, 2**40)):
         with pytest.raises(ValueError, match="header says"):
-            _check_size(said, wanted)
+            stated_size(said, wanted)
 
 
 def zfp_header(lengths: tuple[int, ...], kind: int, mode: int, mode_bits: int) -> bytes:

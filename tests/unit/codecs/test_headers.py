@@ -14,20 +14,16 @@ import pytest
 
 from gridref.codecs import decode_chunk, encode_chunk, why_not
 from gridref.codecs.blosc2 import Blosc2Frame, one_chunk
-from gridref.codecs.core import _blosc_bytes
-from gridref.codecs.hdf5_bits import _scaling
-from gridref.codecs.hdf5_filters import _without_leading_ones, _without_ones
+from gridref.codecs.core import _BLOCK_BYTES, _blosc_bytes, unshuffle
+from gridref.codecs.hdf5 import _scaling, _without_leading_ones
 from gridref.codecs.numcodecs_codecs import ZfpHeader
-from gridref.codecs.shuffle import _BLOCK_BYTES, unshuffle
-from gridref.codecs.stage import ArraySpec, decompressed
+from gridref.codecs.stage import ArraySpec, decompressed, without_unit_axes
 from gridref.codecs.tiff import (
     _complex_stored_bytes,
     _float24_stored_bytes,
+    _jpegxr_bytes,
     _packints_stored_bytes,
     _rgb_bits_stored_bytes,
-)
-from gridref.codecs.tiff_images import (
-    _jpegxr_bytes,
     _segment,
     split_jpeg_tables,
 )
@@ -127,7 +123,7 @@ def test_what_is_no_jpeg_xr_file(data: bytes) -> None:
 def test_which_axes_are_those_of_an_image(
     shape: tuple[int, ...], of_jpeg: tuple[int, ...], of_jpegls: tuple[int, ...]
 ) -> None:
-    assert _without_ones(shape) == of_jpeg
+    assert without_unit_axes(shape) == of_jpeg
     assert _without_leading_ones(shape) == of_jpegls
 
 

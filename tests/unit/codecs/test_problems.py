@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gridref.codecs import decode_chunk, why_not
-from gridref.codecs.hdf5_bits import unpack_integers
+from gridref.codecs.hdf5 import unpack_integers
 from gridref.codecs.tiff import _pixel_dtype
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec

@@ -10,7 +10,7 @@ import pytest
 import tifffile
 
 from gridref.codecs import decode_chunk, why_not
-from gridref.codecs.tiff_images import split_jpeg_tables
+from gridref.codecs.tiff import split_jpeg_tables
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec
 from tests.shared_data import shared_files

@@ -18,7 +18,7 @@ from zarr.abc.codec import BytesBytesCodec
 from zarr.core.array_spec import ArraySpec
 from zarr.core.common import JSON, parse_named_configuration
 
-from gridref.codecs.shuffle import unshuffle
+from gridref.codecs.core import unshuffle
 from gridref.serve.grids import SHUFFLE_CODEC
 
 
