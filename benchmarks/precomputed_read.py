@@ -72,8 +72,7 @@ def write_volume(folder: Path, values: np.ndarray[Any, Any], **scale: Any) -> Pa
 
 def write_large(folder: Path) -> Path:
     """Write a volume of ten million chunks: indexes, and holes for voxels."""
-    from gridref.formats.precomputed.info import read_info
-    from gridref.formats.precomputed.shards import chunk_ids, minishards
+    from gridref.formats.precomputed import chunk_ids, minishards, read_info
 
     size = [SIDE * CHUNK] * 3
     scale = {"key": "8", "size": size, "chunk_sizes": [[CHUNK] * 3], "resolution": [8, 8, 8]}

@@ -18,7 +18,7 @@ from pathlib import Path
 import eccodes
 import eccodeslib
 
-from gridref.formats.grib.product import ALL_PROCESSINGS, PRODUCT_KEYS
+from gridref.formats.grib.product import ALL_PROCESSINGS
 
 HERE = Path(__file__).parents[1]
 TARGET = HERE / "src/gridref/formats/grib/parameters.zip"
@@ -28,6 +28,55 @@ VALUE = re.compile(r"""['"]?-?\d+['"]?|missing\(\)|\[[\d,]+\]""")
 WMO = "wmo"
 CENTRES = ("ecmf", "kwbc", "edzw", "egrr", "lfpw", "eswi", "efkl", "ekmi", "cnmc", "rjtd", "ammc")
 NAMES = ("shortName", "name", "units", "paramId")
+PRODUCT_KEYS = frozenset(
+    {
+        "discipline",
+        "parameterCategory",
+        "parameterNumber",
+        "typeOfGeneratingProcess",
+        "typeOfFirstFixedSurface",
+        "scaleFactorOfFirstFixedSurface",
+        "scaledValueOfFirstFixedSurface",
+        "typeOfSecondFixedSurface",
+        "scaleFactorOfSecondFixedSurface",
+        "scaledValueOfSecondFixedSurface",
+        "typeOfStatisticalProcessing",
+        ALL_PROCESSINGS,
+        "indicatorOfUnitForTimeRange",
+        "lengthOfTimeRange",
+        "constituentType",
+        "aerosolType",
+        "is_chemical",
+        "is_aerosol",
+        "is_aerosol_optical",
+        "typeOfSizeInterval",
+        "scaleFactorOfFirstSize",
+        "scaledValueOfFirstSize",
+        "scaleFactorOfSecondSize",
+        "scaledValueOfSecondSize",
+        "typeOfWavelengthInterval",
+        "scaleFactorOfFirstWavelength",
+        "scaledValueOfFirstWavelength",
+        "scaleFactorOfSecondWavelength",
+        "scaledValueOfSecondWavelength",
+        "satelliteSeries",
+        "satelliteNumber",
+        "instrumentType",
+        "scaledValueOfCentralWaveNumber",
+        "probabilityType",
+        "scaleFactorOfLowerLimit",
+        "scaledValueOfLowerLimit",
+        "localTablesVersion",
+        "table2Version",
+        "indicatorOfParameter",
+        "indicatorOfTypeOfLevel",
+        "level",
+        "topLevel",
+        "bottomLevel",
+        "timeRangeIndicator",
+    }
+)
+"""Numbers that a product may have: entries that ask for others are left out."""
 
 
 def text_of(path: str) -> str:

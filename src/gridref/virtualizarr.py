@@ -30,10 +30,9 @@ from gridref.faces.exports.references import (
     Target,
 )
 from gridref.faces.zarr.store import open_store
-from gridref.formats.kerchunk.files import scan_references
-from gridref.formats.kerchunk.parsers import references_of_manifests
-from gridref.formats.kerchunk.references import Reference, parse_references
+from gridref.formats.kerchunk import Reference, parse_references, scan_references
 from gridref.formats.options import ScanOptions
+from gridref.formats.parsers import references_of_manifests
 from gridref.io.address import options_of_store, uri_of
 from gridref.model.array import VirtualGroup
 from gridref.model.grid import ChunkGrid

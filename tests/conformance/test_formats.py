@@ -24,21 +24,24 @@ from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import InvalidRequestError
-from gridref.formats.b2nd.scanner import B2NDScanner
-from gridref.formats.dmrpp.scanner import DMRppScanner
-from gridref.formats.fits.scanner import FITSScanner
-from gridref.formats.grib.scanner import GRIBScanner
-from gridref.formats.hdf4.scanner import HDF4Scanner
+from gridref.formats.built_in import (
+    B2NDScanner,
+    DMRppScanner,
+    FITSScanner,
+    GRIBScanner,
+    HDF4Scanner,
+    IcechunkScanner,
+    JPEG2000Scanner,
+    KerchunkScanner,
+    N5Scanner,
+    NetCDF3Scanner,
+    PrecomputedScanner,
+    SAFEScanner,
+    WKWScanner,
+    ZarrScanner,
+)
 from gridref.formats.hdf5.scanner import HDF5Scanner
-from gridref.formats.icechunk.scanner import IcechunkScanner
-from gridref.formats.jpeg2000.scanner import JPEG2000Scanner, SAFEScanner
-from gridref.formats.kerchunk.scanner import KerchunkScanner
-from gridref.formats.n5.scanner import N5Scanner
-from gridref.formats.netcdf3.scanner import NetCDF3Scanner
-from gridref.formats.precomputed.scanner import PrecomputedScanner
 from gridref.formats.tiff.scanner import TIFFScanner
-from gridref.formats.wkw.scanner import WKWScanner
-from gridref.formats.zarr.scanner import ZarrScanner
 from gridref.testing.formats import Sample, ScannerTests
 from tests.b2nd_files import write_array
 from tests.dmrpp_files import write_dmrpp

@@ -52,7 +52,7 @@ def test_modules_of_the_walks_exist() -> None:
 @pytest.mark.parametrize(
     ("wanted", "place"),
     [
-        ("NetCDF3", "formats/netcdf3/"),
+        ("NetCDF3", "formats/netcdf3.py"),
         ("the size of a cache", "cache.py"),
         ("an option, or a flag, of `build` and `plan`", "faces/cli/options.py"),
         ("a rule of drift", "combine/rules/"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gridref.formats.registry import BUILT_IN, known_formats
+from gridref.formats.built_in import BUILT_IN
+from gridref.formats.registry import known_formats
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 HEAD = ["format", "names", "read", "refused", "codecs", "compared with", "native view read by"]

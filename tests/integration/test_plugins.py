@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gridref.codecs.pipeline import own_codecs
-from gridref.formats.registry import BUILT_IN
+from gridref.formats.built_in import BUILT_IN
 from tests.wheels import install, run_python, unpack
 
 FORMAT = '''

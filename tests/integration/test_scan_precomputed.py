@@ -27,7 +27,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.formats.precomputed.info import DATA_TYPES
+from gridref.formats.precomputed import DATA_TYPES
 from gridref.model.array import VirtualGroup
 from tests.http_server import Site, serving
 from tests.precomputed_files import ENCODINGS, sharding, volume_values, voxels, write_volume

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gridref.errors import GridrefError
-from gridref.formats.fits.original import OriginalImages
+from gridref.formats.fits import OriginalImages
 from gridref.io import SourcePool, open_for_scan
 from gridref.serve.reader import Reader
 from tools.fuzz.timed_scan import WrongDataError, scan_in_time

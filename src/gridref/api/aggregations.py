@@ -36,7 +36,7 @@ from gridref.combine.values import Values
 from gridref.errors import GridrefError, Message, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats import ScanOptions
 from gridref.formats.location import only_allowed
-from gridref.formats.netcdf import DEFAULT_FILLS
+from gridref.formats.metadata import DEFAULT_FILLS
 from gridref.io import absolute_url, beside, is_local, note_opened, policy_for
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup

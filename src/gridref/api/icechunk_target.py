@@ -25,8 +25,7 @@ import gridref.formats.icechunk  # noqa: F401 - quiets icechunk
 from gridref.api.copy_targets import Documents, holds_another, holds_something
 from gridref.api.rewriting.writer import own_folder
 from gridref.errors import InvalidRequestError, Place
-from gridref.formats.icechunk.access import repository_storage
-from gridref.formats.icechunk.session import repository_errors
+from gridref.formats.icechunk import repository_errors, repository_storage
 from gridref.io import Buffer, is_local
 
 _MAIN = "main"

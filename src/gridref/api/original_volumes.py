@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import ScanError, SourceUnavailableError
-from gridref.formats.json_metadata import json_object
-from gridref.formats.n5.arrays import is_dataset
-from gridref.formats.wkw.header import Header
+from gridref.formats.metadata import json_object
+from gridref.formats.n5 import is_dataset
+from gridref.formats.wkw import Header
 from gridref.io import ScanFile, is_absent, is_local, open_for_scan
 from gridref.model.source_policy import SourcePolicy
 

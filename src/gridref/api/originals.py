@@ -33,9 +33,9 @@ from gridref.errors import (
 )
 from gridref.extras import missing_package
 from gridref.forks import new_rlock
-from gridref.formats.fits.original import OriginalImages
+from gridref.formats.fits import OriginalImages
 from gridref.formats.grib.original import Eccodes
-from gridref.formats.jpeg2000.original import RasterioFile
+from gridref.formats.jpeg2000 import RasterioFile
 from gridref.io import ScanFile, open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK

@@ -19,7 +19,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError
-from gridref.formats.contiguous import split_contiguous
+from gridref.formats.chunks import split_contiguous
 from gridref.model.array import VirtualGroup
 from gridref.typing import Int64Array
 

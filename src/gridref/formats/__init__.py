@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gridref.formats.coordinates_ahead import kept_elements
+from gridref.formats.finishing import kept_elements
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.formats.registry import data_names, expand_files, first_bytes, scan, scan_with

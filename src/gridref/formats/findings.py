@@ -1,17 +1,33 @@
-"""Collect which objects of a file are described, left out or refused while it is scanned.
+"""What is described, left out or refused while a file is scanned, and damaged metadata.
 
 A format that can describe a file without one of its objects goes on with the others. One error then
-names all that are refused, unless the caller leaves them out.
+names all that are refused, unless the caller leaves them out (`Findings`).
+
+`refusing_damage` turns the errors that damaged or hostile metadata cause in Python and in other
+packages into a `SourceFormatError`. `check_element_size` refuses elements of absurd size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from gridref.errors import GridrefError, Message, Option, Place, ScanError, UnsupportedFeatureError
+import numpy as np
+
+from gridref.errors import (
+    GridrefError,
+    Message,
+    Option,
+    Place,
+    ScanError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
 from gridref.formats.options import ScanOptions
+from gridref.limits import beyond, limits
 from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.secrets import without_secrets
 
 _MOST_NAMES = 10
 
@@ -68,3 +84,39 @@ class Findings:
             "; ", Option("on_unsupported", "skip"), " leaves out what is refused"
         )
         return first
+
+
+@contextmanager
+def located(place: Place) -> Iterator[None]:
+    """Add a place to errors of gridref's, as far as they do not state one."""
+    try:
+        yield
+    except GridrefError as error:
+        raise error.located(place) from error.__cause__
+
+
+# Damage
+
+
+@contextmanager
+def refusing_damage(url: str, what: str = "the metadata is damaged") -> Iterator[None]:
+    """Turn any error that is not gridref's own into a `SourceFormatError`.
+
+    Damaged metadata may be of any type, depth and size, and the errors that Python raises for it
+    (`RecursionError`, `OverflowError`, `UnicodeEncodeError`, ...) do not describe the file.
+    """
+    try:
+        yield
+    except GridrefError:
+        raise
+    except Exception as error:
+        shown = without_secrets(f"{type(error).__name__}: {error}")[:500]
+        raise SourceFormatError(f"{what} ({shown})", Place(source=url)) from error
+
+
+def check_element_size(dtype: np.dtype[Any]) -> None:
+    """Refuse elements so large that a few of them exceed the memory."""
+    if dtype.itemsize > limits().element_bytes:
+        raise UnsupportedFeatureError(
+            beyond("element_bytes", f"elements of {dtype.itemsize} bytes")
+        )

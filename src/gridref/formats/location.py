@@ -1,20 +1,31 @@
 """The target of a scan: an open file, or a folder.
 
 `open_location` takes an address and returns a `Location` that each scanner can examine. `describe`
-says what a file that no scanner knows looks like.
+says what a file that no scanner knows looks like. `remote_sidecar` finds a file that describes
+another one beside it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gridref.errors import Message, Place, SourceNotAllowedError, UnsupportedFeatureError
+from gridref.errors import (
+    GridrefError,
+    Message,
+    Place,
+    SourceNotAllowedError,
+    UnsupportedFeatureError,
+)
+from gridref.formats.options import ScanOptions
 from gridref.io import DataNames, ScanFile, absolute_url, is_local, open_for_scan, real_path
+from gridref.io.remote import RemoteFiles
+from gridref.learned import FORMS
+from gridref.limits import limits
 from gridref.model.source_policy import SourcePolicy
 from gridref.secrets import shown_address
 
@@ -94,10 +105,6 @@ class Location:
         starts = [start for start in starts if start + 8 <= self.file.size]
         return tuple(self.file.read_many(starts, [8] * len(starts)))
 
-    def is_named(self, names: DataNames) -> bool:
-        """Whether this is a folder that is one piece of data, as its files or its name tell."""
-        return self.is_folder and names.is_folder(self.url)
-
     @property
     def place(self) -> Place:
         """For errors."""
@@ -170,3 +177,45 @@ def describe(location: Location) -> str:
     if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in data[:256]):
         return "the file looks like plain text"
     return f"the file begins with unknown bytes {data[:8].hex(' ')}"
+
+
+def remote_sidecar(
+    url: str, suffixes: Sequence[str], options: ScanOptions
+) -> tuple[str, bytes] | None:
+    """The first of some files beside a remote one that is there, unless it is beyond the limit.
+
+    Nothing promises them. So a folder is asked for each name once, and only for the name that it
+    had: files in a folder without any cost no further request.
+
+    Parameters
+    ----------
+    url
+        The remote file. Local files, and addresses with a query, have no sidecars.
+    suffixes
+        Ends of names: ``"+.idx"`` is put behind the file's name, ``".index"`` in place of its
+        suffix.
+
+    Returns
+    -------
+    tuple or None
+        Address and content.
+    """
+    if is_local(url) or "?" in url or "::" in url:
+        return None
+    folder, _, name = url.rpartition("/")
+    key = remote_sidecar, folder, tuple(suffixes)
+    known: str | None = FORMS.get(key)
+    for suffix in suffixes if known is None else filter(None, [known]):
+        own = f"{name}{suffix[1:]}" if suffix[0] == "+" else f"{name.rpartition('.')[0]}{suffix}"
+        address = f"{folder}/{own}"
+        most = limits().companion_bytes
+        try:
+            content = RemoteFiles(options.storage_options).fetch(address, [0], [most + 1])[0]
+        except GridrefError:
+            continue
+        if 0 < len(content) <= most:
+            FORMS.put(key, suffix, 1000)
+            return address, content
+    if known is None:
+        FORMS.put(key, "", 1000)
+    return None

@@ -7,9 +7,12 @@ without parameters. `gridref.testing.formats.ScannerTests` checks such a class.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from gridref.formats.findings import located, refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.io import DataNames
@@ -171,16 +174,44 @@ class Scanner(Protocol):
         ...
 
 
-class OwnScanner:
-    """A scanner of ours: by default no suffixes, markers and suffixes of folders."""
+class OwnScanner(Scanner):
+    """A scanner of ours, whose format is in a module that is imported for a scan.
 
+    Attributes
+    ----------
+    module
+        The module in `gridref.formats`; its function ``scan`` takes a location and options.
+    magic
+        How files begin.
+    any_error_is_damage
+        Whether metadata may be of any type, depth and size, like JSON of strangers: an error of
+        Python's while it is read means that it is damaged.
+    """
+
+    module: str
     suffixes: tuple[str, ...] = ()
+    magic: tuple[bytes, ...] = ()
     markers: tuple[str, ...] = ()
     folder_suffixes: tuple[str, ...] = ()
+    reach: Reach = "itself"
+    any_error_is_damage = False
 
-    def names(self, location: Location) -> bool:
-        """Whether a location is a folder with a marker, or a remote one with such a suffix."""
-        return location.is_named(DataNames((), self.markers, self.folder_suffixes))
+    def recognises(self, location: Location) -> bool:
+        """Whether a file begins as the format, or a folder has its marker or a remote one's name.
+
+        No request finds out what is in a remote folder.
+        """
+        if location.is_folder:
+            return DataNames((), self.markers, self.folder_suffixes).is_folder(location.url)
+        return location.head.startswith(self.magic)
+
+    def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
+        """Describe the file or folder at a location; raises as `Scanner.scan` does."""
+        module = import_module(f"gridref.formats.{self.module}")
+        guard = refusing_damage(location.url) if self.any_error_is_damage else nullcontext()
+        with located(location.place), guard:
+            group: VirtualGroup = module.scan(location, options)
+            return group
 
 
 @runtime_checkable

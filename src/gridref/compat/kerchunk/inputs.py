@@ -12,8 +12,7 @@ import fsspec
 
 from gridref.api.readable import Sources, readable
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
-from gridref.formats.kerchunk.files import scan_references
-from gridref.formats.kerchunk.references import Reference, as_text, references_in
+from gridref.formats.kerchunk import Reference, as_text, references_in, scan_references
 from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualGroup
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from gridref.formats.kerchunk.references import references_in
+from gridref.formats.kerchunk import references_in
 
 __all__ = ["filled", "write_json"]
 

@@ -33,7 +33,7 @@ from gridref.faces.exports.references import (
     as_zarr,
     is_nameable,
 )
-from gridref.formats.kerchunk.references import as_text
+from gridref.formats.kerchunk import as_text
 from gridref.formats.options import OnUnsupported
 from gridref.io import absolute_url, is_local
 from gridref.model.array import VirtualGroup

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.formats.json_metadata import attributes_from_json
+from gridref.formats.metadata import attributes_from_json
 from gridref.model.array import zero_of
 from gridref.model.encoding import Codec, element_bytes
 from gridref.model.zarr_metadata import ArrayMetadata, fill_value_to_json

@@ -1,10 +1,13 @@
-"""Read the XML of a DMR++ document: groups, dimensions and attributes.
+"""What a DMR++ document says: groups, dimensions, attributes, types and fill values.
 
 `read_document` parses the bytes. `walk` gives the groups with their paths, and a `Scope` finds
 dimensions and enumerations by the names that variables use. `attributes_of` reads attributes.
+`element_type_of` says what the elements of a variable are, with the same dtypes as in scans of
+HDF5, and how they are stored. `exact_fill` says how missing elements read, if that is stated.
 
 Sources: DAP4 Specification, Volume 1, https://docs.opendap.org/index.php/DAP4:_Specification_Volume_1;
-DMR++ documentation of the BES, https://github.com/OPENDAP/bes (``modules/dmrpp_module``).
+DMR++ documentation of the BES, https://github.com/OPENDAP/bes (``modules/dmrpp_module``), and
+``get_value_as_string`` of ``build_dmrpp_util.cc`` there.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.metadata import DEFAULT_FILLS, parsed_xml
 from gridref.limits import beyond, limits
-from gridref.model.array import MAX_GROUP_DEPTH
+from gridref.model.array import CF_FLAGS, MAX_GROUP_DEPTH, Enumeration
+from gridref.model.encoding import Codec, bytes_codec
 
 DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"
 DMRPP = "{http://xml.opendap.org/dap/dmrpp/1.0.0#}"
@@ -56,30 +61,18 @@ _OF_UNLIMITED = ("DODS_EXTRA", "Unlimited_Dimension")
 
 
 def read_document(data: bytes) -> ET.Element:
-    """Parse a document. A document type declaration is refused: its entities could expand."""
+    """Parse a document."""
     if len(data) > limits().dmrpp_bytes:
         raise UnsupportedFeatureError(beyond("dmrpp_bytes", f"the DMR++ has {len(data)} bytes"))
-    if b"<!DOCTYPE" in data or b"\0" in data:  # the latter would be another encoding of the former
-        raise SourceFormatError("the DMR++ declares a document type, which is not read")
-    try:
-        root = ET.fromstring(
-            data.replace(b'"https://xml.opendap.org/', b'"http://xml.opendap.org/')
-        )
-    except (ET.ParseError, ValueError, LookupError) as error:
-        raise SourceFormatError(f"the DMR++ is not XML: {error}") from error
+    plain = data.replace(b'"https://xml.opendap.org/', b'"http://xml.opendap.org/')
+    root = parsed_xml(plain, "the DMR++")
     if root.tag != f"{DAP}Dataset":
         raise SourceFormatError("the DMR++ does not begin with a Dataset of DAP4")
     return root
 
 
 def walk(group: ET.Element, path: str = "", depth: int = 0) -> Iterator[tuple[str, ET.Element]]:
-    """The path of each group and the group; the root has the path ``""``.
-
-    Raises
-    ------
-    SourceFormatError
-        For groups that are nested too deep, or without a proper name.
-    """
+    """The path of each group and the group; the root has the path ``""``."""
     if depth > MAX_GROUP_DEPTH:
         raise SourceFormatError(f"groups are nested more than {MAX_GROUP_DEPTH} deep")
     yield path, group
@@ -112,13 +105,7 @@ class Scope:
         self._n_named = sum(map(len, self.sizes.values()))
 
     def shape(self, variable: ET.Element, path: str) -> tuple[int, ...]:
-        """Sizes of a variable's dimensions. `path` is that of its group.
-
-        Raises
-        ------
-        SourceFormatError
-            If one is not declared, or they are too many or all together impossibly large.
-        """
+        """Sizes of a variable's dimensions. `path` is that of its group."""
         dims = variable.findall(f"{DAP}Dim")
         if len(dims) > _MAX_RANK:
             raise SourceFormatError(f"it has {len(dims)} dimensions")
@@ -262,3 +249,243 @@ def number(text: str, dtype: np.dtype[Any]) -> Any:
     if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         raise ValueError(f"{text[:40]!r} is no {dtype}")
     return dtype.type(value)
+
+
+# Types of elements
+
+
+_BYTE_ORDERS = {None: False, "LE": False, "BE": True}
+_PADDINGS = {"null_term": "terminated", "null_pad": "zeros", "space_pad": "spaces"}
+_MADE_UP_NAME = "NoNameEnum"
+"""How the writer names enumerations that have no name in the granule."""
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """The elements of a variable.
+
+    Attributes
+    ----------
+    dtype
+        In native byte order; ``StringDType`` where the document has the texts themselves.
+    codecs
+        The codec chain up to the bytes to which filters are applied.
+    flags
+        Attributes with the names of an enumeration.
+    enumeration
+        The enumeration, if it has a name.
+    is_big_endian
+        Whether the document says so.
+    """
+
+    dtype: np.dtype[Any]
+    codecs: tuple[Codec, ...]
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    enumeration: Enumeration | None = None
+    is_big_endian: bool = False
+
+
+def element_type_of(variable: ET.Element, path: str, scope: Scope) -> ElementType:
+    """Describe the elements of a variable in the group `path`.
+
+    Numbers whose byte order is not stated are little-endian, as Hyrax reads them on its servers.
+    """
+    chunks = variable.find(f"{DMRPP}chunks")
+    order = None if chunks is None else chunks.get("byteOrder")
+    if order not in _BYTE_ORDERS:
+        raise UnsupportedFeatureError(f"the byte order {order!r} is not known")
+    big = _BYTE_ORDERS[order]
+    kind = variable.tag.removeprefix(DAP)
+    if kind in TEXTS:
+        return _text_type(variable, math.prod(scope.shape(variable, path)) == 1)
+    if kind == "Enum":
+        return _enum_type(scope.enumeration(variable, path), big)
+    if kind == "Structure":
+        offsets = "" if chunks is None else chunks.get("structOffset", "")
+        dtype = _struct(variable, path, scope, offsets)
+    else:
+        dtype = _plain(kind)
+    return ElementType(dtype, (bytes_codec(dtype, big_endian=big),), is_big_endian=big)
+
+
+def _plain(kind: str) -> np.dtype[Any]:
+    if kind not in NUMBERS:
+        raise UnsupportedFeatureError(f"elements of the DAP4 type {kind} are not read")
+    return np.dtype(NUMBERS[kind])
+
+
+def _text_type(variable: ET.Element, is_single: bool) -> ElementType:
+    """Texts of a fixed number of bytes. Texts of a variable length are in the document itself."""
+    fixed = variable.find(f"{DMRPP}FixedLengthStringArray")
+    if fixed is not None:
+        n_bytes = integer(fixed.get("string_length"), "the length of its strings")
+        padding = _PADDINGS.get(fixed.get("pad", ""), "")
+        if not padding or not n_bytes:
+            raise UnsupportedFeatureError(
+                f"strings of {n_bytes} bytes, padded by {fixed.get('pad')!r}, are not read"
+            )
+        return _fixed_text(n_bytes, padding)
+    chunks = variable.find(f"{DMRPP}chunks")
+    places = [each.get("nBytes") for each in variable.iter(f"{DMRPP}chunk")]
+    is_plain = chunks is None or not chunks.get("compressionType")
+    if len(places) == 1 and is_single and is_plain:
+        return _fixed_text(_bytes_of_text(places[0]), "terminated")
+    return ElementType(np.dtype(np.dtypes.StringDType()), (Codec("vlen-utf8"),))
+
+
+_POINTER_BYTES = 16
+"""A string of variable length is such a pointer in the granule: size, address and index."""
+
+
+def _bytes_of_text(text: str | None) -> int:
+    n_bytes = integer(text, "the number of bytes of its string")
+    if n_bytes in (0, _POINTER_BYTES):
+        raise UnsupportedFeatureError(
+            f"its {n_bytes} bytes may be a string, or a pointer to one of variable length"
+        )
+    return n_bytes
+
+
+def _fixed_text(n_bytes: int, padding: str) -> ElementType:
+    if n_bytes > limits().element_bytes:
+        raise UnsupportedFeatureError(beyond("element_bytes", f"elements of {n_bytes} bytes"))
+    codecs: tuple[Codec, ...] = (Codec("bytes"),)
+    if padding != "zeros" and (n_bytes, padding) != (1, "terminated"):
+        codecs = (Codec.of("gridref.hdf5_string", padding=padding), *codecs)
+    return ElementType(np.dtype(f"S{n_bytes}"), codecs)
+
+
+def _enum_type(declared: ET.Element, big: bool) -> ElementType:
+    """Integers with names; those of h5py's booleans are booleans."""
+    dtype = _plain(declared.get("basetype", ""))
+    if dtype.kind not in "iu":
+        raise UnsupportedFeatureError(f"enumerations of {dtype} are not read")
+    members = {}
+    for each in declared.iterfind(f"{DAP}EnumConst"):
+        try:
+            members[each.get("name", "")] = int(number(each.get("value", ""), dtype))
+        except ValueError as error:
+            raise SourceFormatError(f"its enumeration has a member that {error}") from error
+    if dtype == np.int8 and members == {"FALSE": 0, "TRUE": 1}:
+        return ElementType(np.dtype(bool), (bytes_codec(np.dtype(bool)),))
+    ordered = sorted(members.items(), key=lambda member: member[1])
+    meanings = " ".join(name.replace(" ", "_") for name, _ in ordered)
+    values = np.array([value for _, value in ordered], dtype)
+    name = declared.get("name", "")
+    named = name and not name.startswith(_MADE_UP_NAME)
+    return ElementType(
+        dtype,
+        (bytes_codec(dtype, big_endian=big),),
+        dict(zip(CF_FLAGS, (values, meanings), strict=True)) if members else {},
+        Enumeration(name, tuple(members.items())) if named else None,
+        big,
+    )
+
+
+def _struct(variable: ET.Element, path: str, scope: Scope, offsets: str) -> np.dtype[Any]:
+    """A structured dtype; without offsets, members follow each other."""
+    names, formats = [], []
+    for member in variable:
+        if member.tag not in VARIABLES:
+            continue
+        names.append(member.get("name", ""))
+        dtype = _plain(member.tag.removeprefix(DAP))
+        shape = scope.shape(member, path)
+        formats.append(np.dtype((dtype, shape)) if shape else dtype)
+    if not offsets:
+        return np.dtype(list(zip(names, formats, strict=True)))
+    numbers = [integer(text, "an offset of its members") for text in offsets.split()]
+    if len(numbers) != len(names):
+        raise SourceFormatError(f"its {len(names)} members are at the offsets {offsets!r}")
+    starts, size = [0, *numbers[:-1]], numbers[-1]
+    stops = [start + each.itemsize for start, each in zip(starts, formats, strict=True)]
+    if any(stop > after for stop, after in zip(stops, numbers, strict=True)):
+        raise SourceFormatError(f"its members overlap at the offsets {offsets!r}")
+    if _is_complex(names, formats, numbers):
+        return np.dtype(f"c{size}")
+    return np.dtype({"names": names, "formats": formats, "offsets": starts, "itemsize": size})
+
+
+def _is_complex(names: list[str], formats: list[np.dtype[Any]], offsets: list[int]) -> bool:
+    """Whether h5py takes it for a complex number: members r and i, alike, side by side."""
+    if (
+        names != ["r", "i"]
+        or formats[0] != formats[1]
+        or formats[0] not in (np.float32, np.float64)
+    ):
+        return False
+    return offsets == [formats[0].itemsize, 2 * formats[0].itemsize]
+
+
+# Fill values
+
+# The writer prints floats with six digits, and the bytes of big-endian numbers as if they were
+# little-endian. An attribute ``_FillValue`` of the same value has all its digits.
+
+
+_UNKNOWN = "unsupported-"
+_DIGITS = 6
+_DEFAULT_PRINTED = "9.96921e+36"
+"""netCDF's default fill value of floats, with six digits."""
+
+
+def exact_fill(text: str | None, element: ElementType, attribute: Any) -> Any:
+    """The fill value of elements, or None if it is not known exactly.
+
+    Parameters
+    ----------
+    text
+        The ``fillValue`` of the document; None if it has none.
+    attribute
+        The attribute ``_FillValue``; None if there is none.
+    """
+    dtype = element.dtype
+    own = attribute if getattr(attribute, "dtype", None) == dtype else None
+    if text is None:
+        return own
+    if text.startswith(_UNKNOWN):
+        return None
+    if dtype.kind == "T":
+        return text
+    try:
+        if dtype.kind == "S":
+            raw = text.encode("latin-1")
+            return np.bytes_(raw) if len(raw) <= dtype.itemsize else None
+        if dtype.names is None:
+            return _fill_number(text, dtype, own, element.is_big_endian)
+        return _record(text.split(), dtype, element.is_big_endian)
+    except (ValueError, UnicodeEncodeError):  # it is none of its type
+        return None
+
+
+def _record(words: list[str], dtype: np.dtype[Any], is_big_endian: bool) -> Any:
+    """A value for each number of a structure; a zero alone is for all."""
+    value = np.zeros((), dtype)
+    if words == ["0"]:
+        return value[()]
+    for name in dtype.names or ():
+        base, shape = dtype[name].base, dtype[name].shape
+        taken, words = words[: math.prod(shape)], words[math.prod(shape) :]
+        numbers = [_fill_number(word, base, None, is_big_endian) for word in taken]
+        if None in numbers:
+            return None
+        value[name] = np.array(numbers, base).reshape(shape)
+    return value[()]
+
+
+def _fill_number(text: str, dtype: np.dtype[Any], own: Any, is_big_endian: bool) -> Any:
+    if dtype.kind == "b":
+        return np.bool_(int(text))
+    value = number(text, dtype)
+    if own is not None and own in (value, value.byteswap()):
+        return own
+    if is_big_endian and value.byteswap().tobytes() != value.tobytes():
+        return None
+    if dtype.kind != "f":
+        return value
+    if own is not None and f"{own:.{_DIGITS}g}" == f"{value:.{_DIGITS}g}":
+        return own
+    if text == _DEFAULT_PRINTED:
+        return dtype.type(DEFAULT_FILLS[np.dtype("f8")])
+    digits = text.lower().partition("e")[0].strip("+-").replace(".", "").strip("0")
+    return value if len(digits) < _DIGITS else None

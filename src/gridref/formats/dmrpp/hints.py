@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import ScanError, SourceFormatError
+from gridref.formats.dmrpp import Places
 from gridref.formats.dmrpp.document import DMRPP, VARIABLES, read_document, walk
-from gridref.formats.dmrpp.storage import Places
+from gridref.formats.location import remote_sidecar
 from gridref.formats.options import ScanOptions
-from gridref.formats.sidecars import remote_sidecar
 from gridref.io import ScanFile
 from gridref.io.context import BLOCK_BYTES
 from gridref.model.array import VirtualArray, VirtualGroup

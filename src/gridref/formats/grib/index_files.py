@@ -34,8 +34,8 @@ from gridref.formats.grib.header import (
     walk,
 )
 from gridref.formats.grib.product import Moment, Product, product_2, sections_at
+from gridref.formats.location import remote_sidecar
 from gridref.formats.options import ScanOptions
-from gridref.formats.sidecars import remote_sidecar
 from gridref.io import ScanFile
 from gridref.io.context import waiting
 from gridref.learned import FORMS
@@ -163,11 +163,6 @@ def fields_of(file: ScanFile, head: bytes, options: ScanOptions) -> tuple[list[F
     fields
     unfit
         Why the index file beside it is not used; empty if it is, or there is none.
-
-    Raises
-    ------
-    SourceFormatError
-        If the file is damaged or cut off.
     """
     most, entries, unfit = options.max_objects, list[Entry](), ""
     index = remote_sidecar(file.name, SUFFIXES, options) if _pays(file, head) else None
@@ -200,11 +195,6 @@ def listed_fields(file: ScanFile, head: bytes, entries: Sequence[Entry]) -> list
         The beginning of the file.
     entries
         Of `read_index`.
-
-    Raises
-    ------
-    UnfitIndexError
-        If the file does not have these messages, as far as it is read.
     """
     try:
         first = read_header(Window(file, head), entries[0].offset)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.damage import check_element_size
+from gridref.formats.findings import check_element_size
 from gridref.formats.hdf5.chunk_index import follow_each_other
 from gridref.formats.hdf5.chunk_trees import Leaf, read_leaf
 from gridref.formats.hdf5.datatypes import ElementType, Form, element_type

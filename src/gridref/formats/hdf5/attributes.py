@@ -36,7 +36,7 @@ from gridref.formats.hdf5.headers import (
 )
 from gridref.formats.hdf5.heaps import FractalHeap, records_of
 from gridref.formats.hdf5.messages import read_dataspace
-from gridref.formats.netcdf import decoded
+from gridref.formats.metadata import decoded
 from gridref.learned import FORMS
 
 # Attributes in a fractal heap: for objects with many attributes

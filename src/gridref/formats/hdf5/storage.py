@@ -29,7 +29,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.formats.contiguous import contiguous_chunks, edge_policy, split_contiguous
+from gridref.formats.chunks import contiguous_chunks, edge_policy, split_contiguous
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.chunk_index import IndexRequest
 from gridref.formats.hdf5.chunk_trees import walk_chunks

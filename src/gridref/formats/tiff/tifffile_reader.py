@@ -21,7 +21,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
-from gridref.formats.damage import refusing_damage
+from gridref.formats.findings import refusing_damage
 from gridref.formats.tiff.directory import (
     METADATA_TAGS,
     Tag,

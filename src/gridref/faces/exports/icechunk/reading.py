@@ -9,7 +9,7 @@ from typing import Any
 import icechunk
 
 from gridref.api.readable import Sources, readable
-from gridref.formats.icechunk.session import open_session, scan_session
+from gridref.formats.icechunk import open_session, scan_session
 from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualGroup
 from gridref.options import options_of, verb

@@ -52,13 +52,13 @@ from gridref.faces.exports.references import (
     refuse,
     why_not_named,
 )
-from gridref.formats.icechunk.access import (
+from gridref.formats.icechunk import (
     chunk_access,
     location_of,
+    repository_errors,
     repository_storage,
     why_no_location,
 )
-from gridref.formats.icechunk.session import repository_errors
 from gridref.io import absolute_url, is_local
 from gridref.io.identity import tags_of
 from gridref.model.array import VirtualGroup

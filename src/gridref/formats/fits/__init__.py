@@ -1,1 +1,0 @@
-"""FITS files: images, whole or compressed by tiles."""

@@ -1,1 +1,0 @@
-"""Neuroglancer precomputed volumes: folders of chunk files or shards, in several scales."""
