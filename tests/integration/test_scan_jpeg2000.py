@@ -435,6 +435,15 @@ def test_a_product(
             np.testing.assert_array_equal(coarse, expected if coarse.ndim == 3 else expected[0])
 
 
+def test_metadata_of_a_product_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    product = write_product(tmp_path, bands=FEW)
+    metadata = product / "MTD_MSIL2A.xml"
+    metadata.write_bytes(b"\xef\xbb\xbf" + metadata.read_bytes())
+    assert (
+        {*gridref.scan(metadata).groups} == {*gridref.scan(product).groups} == {"10m", "20m", "60m"}
+    )
+
+
 def test_each_resolution_has_its_places(tmp_path: Path) -> None:
     product = write_product(tmp_path, bands=FEW)
     gridref.build([product], tmp_path / "a.gridref")

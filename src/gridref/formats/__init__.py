@@ -1,4 +1,4 @@
-"""A file -> a virtual group: one folder, or one installed package, for each format."""
+"""A file -> a virtual group: one module, folder or installed package for each format."""
 
 from __future__ import annotations
 

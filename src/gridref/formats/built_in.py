@@ -1,8 +1,8 @@
-"""The scanners of gridref's own formats, all in one table: what they are, and what tells them.
+"""The scanners of gridref's own formats: how each is recognised, and what it reads.
 
-Asking them takes only this module. The module of a format is imported when a file of it is scanned:
-`OwnScanner.module` names it, and its function ``scan`` takes a location and options. HDF5 and TIFF,
-which also describe how a file is organised, have scanners of their own.
+Recognising a file takes only this module. The module of a format is imported when a file of it is
+scanned: `OwnScanner.module` names it, and its function ``scan`` takes a location and options. HDF5
+and TIFF, which also describe how a file is organised, have scanners of their own.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _FACTS = {"Product_Info", "Special_Values", "QUANTIFICATION_VALUES_LIST"}
 
 
 def scan(location: Location, options: ScanOptions) -> VirtualGroup:
-    """Describe a product, of which the folder is given or the metadata in it."""
+    """Describe a product by its folder, or by the metadata in it."""
     if location.file is not None:
         return _scan(location.file, options)
     with open_for_scan(_metadata_in(location), options.storage_options) as file:
