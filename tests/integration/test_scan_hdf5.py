@@ -28,7 +28,6 @@ from gridref.api.verify import verify
 from gridref.errors import (
     GridrefError,
     SourceFormatError,
-    SourceUnavailableError,
     UnsupportedFeatureError,
 )
 from gridref.formats.hdf5.bytes import lookup3
@@ -380,27 +379,6 @@ def test_only_metadata_is_read(tmp_path: Path) -> None:
 
 
 # ---- bad input --------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "empty"),
-        (b"<!DOCTYPE html><html>", "HTML"),
-        (b"PK\x03\x04" + bytes(100), "zip"),
-        (bytes(5000), "zeros"),
-        (b"\x89HDF\r\n\x1a\n", "HDF5"),
-    ],
-)
-def test_what_is_no_hdf5_file(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "a.nc"
-    path.write_bytes(content)
-    with pytest.raises(SourceFormatError, match=message) as caught:
-        scan(path)
-    assert caught.value.place.source == str(path)
-
-
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnavailableError, match=r"none\.nc"):
-        scan(tmp_path / "none.nc")
 
 
 def test_truncated_files(tmp_path: Path) -> None:
@@ -412,8 +390,9 @@ def test_truncated_files(tmp_path: Path) -> None:
     expected = scan(path)
     for size in range(0, len(whole), 97):
         cut.write_bytes(whole[:size])
-        with pytest.raises(SourceFormatError):
+        with pytest.raises(SourceFormatError) as caught:
             scan(cut)
+        assert str(cut) in str(caught.value)
     assert expected.report.n_bytes < len(whole)
 
 
