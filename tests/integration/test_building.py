@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 import xarray as xr
 
@@ -30,7 +31,6 @@ def test_mosaic_of_uneven_tiles(sample_data: Path, tmp_path: Path) -> None:
 
 def write_tile(path: Path, values: np.ndarray, column: int, factors: list[int]) -> None:
     """A tile of a map in UTM with overviews, beginning at a column of the map."""
-    rasterio = pytest.importorskip("rasterio")
     _, n_rows, n_columns = values.shape
     with rasterio.open(
         path,
@@ -54,7 +54,6 @@ def write_tile(path: Path, values: np.ndarray, column: int, factors: list[int]) 
 
 
 def test_mosaic_keeps_overviews_that_fit(tmp_path: Path) -> None:
-    rasterio = pytest.importorskip("rasterio")
     random = np.random.default_rng(2)
     # The third tile leaves a gap of 40 columns; its width is no multiple of 8.
     widths, starts = [160, 96, 100], [0, 160, 296]
@@ -115,7 +114,6 @@ def test_stack_of_dated_files(shared_data: Path, tmp_path: Path) -> None:
 
 def test_stack_of_pyramids(shared_data: Path, tmp_path: Path) -> None:
     """What counts the axes of overviews counts the new one, too."""
-    rasterio = pytest.importorskip("rasterio")
     files = sorted((shared_data / "families" / "lcmap_cog_2years").iterdir())
     catalog = tmp_path / "lcmap.gridref"
     gridref.build(files, catalog, layout=gridref.Stack("time", "cog_{time:%Y}"))
@@ -171,7 +169,6 @@ def test_bad_patterns(pattern: str, message: str) -> None:
 
 def write_scene(path: Path, value: int, **tags: str) -> None:
     """A small GeoTIFF with metadata, as GDAL writes it."""
-    rasterio = pytest.importorskip("rasterio")
     profile = {"driver": "GTiff", "width": 4, "height": 3, "count": 1, "dtype": "int16"}
     place = rasterio.transform.from_origin(500000, 5000000, 10, 10)
     with rasterio.open(path, "w", crs="EPSG:32632", transform=place, **profile) as file:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rasterio
+import rasterio.merge as merging
 import xarray as xr
 
 import gridref
@@ -20,8 +22,6 @@ from tests.by_name import by_name
 from tests.integration.test_mosaics import OPTIONS, TILES, write_tile
 from tests.uvicorn_server import running
 
-rasterio = pytest.importorskip("rasterio")
-merging = pytest.importorskip("rasterio.merge")
 zarr_cm = pytest.importorskip("zarr_cm")
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rasterio
+import rasterio.merge as merging
 import xarray as xr
 
 import gridref
@@ -16,9 +18,6 @@ from tests import raster_tiles
 from tests.by_name import by_name
 from tests.command import run_command
 from tests.raster_tiles import write_tile
-
-rasterio = pytest.importorskip("rasterio")
-merging = pytest.importorskip("rasterio.merge")
 
 write_small_tile = partial(raster_tiles.write_tile, dtype="int16")
 

@@ -15,6 +15,7 @@ import h5py
 import httpx
 import numpy as np
 import pytest
+import rasterio
 import xarray as xr
 import zarr
 from numpy.typing import NDArray
@@ -165,7 +166,6 @@ def test_other_methods(tmp_path: Path) -> None:
 
 
 def test_means_are_those_of_gdal(tmp_path: Path) -> None:
-    rasterio = pytest.importorskip("rasterio")
     values = np.random.default_rng(3).random((2, 64, 48)).astype("f4")
     path = tmp_path / "image.tif"
     profile = {"driver": "GTiff", "width": 48, "height": 64, "count": 2, "dtype": "float32"}

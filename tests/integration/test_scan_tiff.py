@@ -15,6 +15,8 @@ from urllib.parse import quote
 import imagecodecs
 import numpy as np
 import pytest
+import rasterio
+import rioxarray
 import tifffile
 import xarray as xr
 import zarr
@@ -163,7 +165,6 @@ def test_equals_tifffile(path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 @pytest.mark.parametrize("path", TIFFS)
 def test_equals_gdal(path: Path) -> None:
-    rasterio = pytest.importorskip("rasterio")
     if any(name in path.name for name in GDAL_DIFFERS):
         return
     try:
@@ -284,7 +285,6 @@ def test_last_strip_with_surplus_rows(tmp_path: Path, compression: Any) -> None:
     )
     cut_rows(path, 100)
     if compression == "packbits":  # tifffile fails, GDAL does not
-        rasterio = pytest.importorskip("rasterio")
         with rasterio.open(path) as file:
             expected = np.moveaxis(file.read(), 0, -1)
         np.testing.assert_array_equal(read_slowly(scan(str(path)).arrays["image"]), expected)
@@ -294,7 +294,6 @@ def test_last_strip_with_surplus_rows(tmp_path: Path, compression: Any) -> None:
 
 @pytest.mark.parametrize("compression", ["CCITTRLE", "CCITTFAX3", "CCITTFAX4", "JPEG"])
 def test_surplus_rows_as_gdal_writes_and_reads_them(tmp_path: Path, compression: str) -> None:
-    rasterio = pytest.importorskip("rasterio")
     path = tmp_path / "surplus.tif"
     bits = {} if compression == "JPEG" else {"nbits": 1}
     profile = {"driver": "GTiff", "width": 90, "height": 128, "count": 1, "dtype": "uint8"}
@@ -309,7 +308,6 @@ def test_surplus_rows_as_gdal_writes_and_reads_them(tmp_path: Path, compression:
 
 def test_group_4_that_ends_before_the_declared_rows(tmp_path: Path) -> None:
     """Its end-of-block code says that no more rows follow; readers leave these white."""
-    rasterio = pytest.importorskip("rasterio")
     path = tmp_path / "short.tif"
     profile = {"driver": "GTiff", "width": 90, "height": 30, "count": 1, "dtype": "uint8"}
     with rasterio.open(path, "w", compress="CCITTFAX4", blockysize=30, nbits=1, **profile) as file:
@@ -617,7 +615,6 @@ def test_jpeg_tables_that_differ_between_pages(tmp_path: Path) -> None:
 
 def test_rgb_in_jpeg_streams_that_say_otherwise(tmp_path: Path) -> None:
     """The tag decides, as for libtiff; tifffile would convert from YCbCr."""
-    rasterio = pytest.importorskip("rasterio")
     path = tmp_path / "rgb.tif"
     smooth = np.add.outer(np.arange(64), np.arange(64)).astype(np.uint8)
     data = np.stack([smooth, 255 - smooth, smooth // 2], axis=-1)
@@ -652,7 +649,6 @@ def test_old_style_jpeg_whose_only_strip_is_a_stream(tmp_path: Path, whole: bool
 
 
 def test_sparse_tiles_read_as_nodata(tmp_path: Path) -> None:
-    rasterio = pytest.importorskip("rasterio")
     path = tmp_path / "sparse.tif"
     with rasterio.open(
         path,
@@ -685,9 +681,6 @@ def test_large_uncompressed_images_are_cut(tmp_path: Path) -> None:
     assert array.encodings[0].chunk_shape == (81, 400)
     np.testing.assert_array_equal(read_slowly(array), tifffile.imread(path))
 
-
-rasterio = pytest.importorskip("rasterio")
-pytest.importorskip("rioxarray")
 
 PLACED_TIFFS = shared_files("tiff/**/*.tif", "tiff/**/*.tiff", "families/**/*.tif")
 
@@ -744,8 +737,6 @@ def test_place_equals_gdal(path: Path) -> None:
 @pytest.mark.long(but=16)
 @pytest.mark.parametrize("path", PLACED_TIFFS)
 def test_pixel_centres_equal_rioxarray(path: Path) -> None:
-    import rioxarray
-
     group = georeferenced(path)
     if group is None:
         return

@@ -592,8 +592,6 @@ def test_what_is_no_summary_is_refused(small_cube: Path, tmp_path: Path) -> None
     written(small_cube)  # as that message says
 
 
-pytest.importorskip("hdf5plugin", reason="reads the files' filters for h5py")
-
 NOT_HDF5 = {".tif", ".tiff", ".bin", ".dat"}
 REASONS = (
     "its values are inline and name no file",
