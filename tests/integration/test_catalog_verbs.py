@@ -15,7 +15,7 @@ import xarray as xr
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.catalog.examining import CatalogChange
-from gridref.errors import InvalidRequestError
+from gridref.errors import CatalogCorruptError, InvalidRequestError
 from gridref.model.array import VirtualArray
 from tests.by_name import by_name
 from tests.http_server import Site, serving
@@ -76,6 +76,14 @@ def test_relocate(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) ->
     assert after.sources()["url"].to_pylist() == [str(moved / day.name) for day in days[:-1]]
     np.testing.assert_array_equal(after["tas"].read(), stored([moved / d.name for d in days[:-1]]))
     assert after.append(moved / days[-1].name)["tas"].shape == (N_DAYS, 6, 8)
+
+
+def test_verify(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
+    assert catalog.verify(all=True).ok
+    table = next((tmp_path / "cube.gridref").glob("sources-*.parquet"))
+    table.write_bytes(table.read_bytes()[:-1] + b"?")
+    with pytest.raises(CatalogCorruptError, match=table.name):
+        catalog.verify()
 
 
 def test_take_checksums(catalog: gridref.Catalog, days: list[Path]) -> None:
