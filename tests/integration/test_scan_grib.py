@@ -6,9 +6,7 @@ import random
 import re
 import struct
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -1015,30 +1013,6 @@ def test_windows_become_a_dimension(tmp_path: Path) -> None:
     part = xr.open_dataset(tmp_path / "part.gridref", engine="gridref")
     xr.testing.assert_equal(part.tp.load(), tree["surface/accum"].tp.load())
     assert set(part.data_vars) >= {"sp", "tp"}
-
-
-def append_one(catalog: str, file: str) -> None:
-    gridref.open_catalog(catalog).append(file)
-
-
-@pytest.mark.parametrize("n_writers", [4, pytest.param(16, marks=pytest.mark.long)])
-def test_processes_append_at_the_same_time(tmp_path: Path, n_writers: int) -> None:
-    files = [
-        write_grib(tmp_path / f"{hour}.grib2", field(seed=hour, shortName="sp", step=hour))
-        for hour in range(n_writers + 2)
-    ]
-    gridref.build(files[:2], tmp_path / "cube.gridref")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["gridref.api.catalog"])
-    with ProcessPoolExecutor(n_writers, context) as pool:
-        done = [
-            pool.submit(append_one, str(tmp_path / "cube.gridref"), str(file)) for file in files[2:]
-        ]
-        for each in done:
-            each.result()
-    values = gridref.open_catalog(tmp_path / "cube.gridref")["surface/sp"][...]
-    expected = [fields_of(path)[0]["values"].astype("f4").reshape(3, 4) for path in files]
-    assert np.array_equal(values[0], expected)
 
 
 def test_files_on_a_server(tmp_path: Path) -> None:

@@ -98,7 +98,8 @@ def append_all(catalog: Path, files: list[Path]) -> None:
 def test_writers_in_many_processes(months: list[Path], tmp_path: Path) -> None:
     catalog = tmp_path / "cube"
     built(months[:2], catalog)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["gridref.api.catalog"])
     writers = [
         context.Process(target=append_all, args=(catalog, months[2 + i :: 3])) for i in range(3)
     ]
