@@ -32,9 +32,8 @@ from gridref.faces.web.publishing import publish
 from gridref.io import options_for
 from gridref.io.credentials import Credentials
 from tests.command import run_command
-from tests.expiring import SECRET, bearer_only, guarded_s3, new_token
 from tests.http_server import Site, serving
-from tests.s3_server import BUCKET, Bucket, s3_bucket
+from tests.s3_server import BUCKET, SECRET, Bucket, bearer_only, guarded_s3, new_token, s3_bucket
 from tests.uvicorn_server import running
 
 SECONDS = 0.2

@@ -28,9 +28,9 @@ from gridref.api.scan import scan_many
 from gridref.errors import InvalidRequestError
 from gridref.io import counted_traffic
 from tests.by_name import by_name
-from tests.expiring import SECRET, bearer_only
 from tests.http_server import Site, serving
 from tests.integration.archives import write_hdf5
+from tests.s3_server import SECRET, bearer_only
 
 N_FILES = 60
 

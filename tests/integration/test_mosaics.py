@@ -14,12 +14,11 @@ import xarray as xr
 
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
-from tests import raster_tiles
 from tests.by_name import by_name
 from tests.command import run_command
-from tests.raster_tiles import write_tile
+from tests.integration.archives import write_tile
 
-write_small_tile = partial(raster_tiles.write_tile, dtype="int16")
+write_small_tile = partial(write_tile, dtype="int16")
 
 PLACES = [(0, 0, (40, 50)), (0, 50, (40, 33)), (40, 0, (17, 50)), (30, 60, (40, 40))]
 

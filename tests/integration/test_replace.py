@@ -16,9 +16,8 @@ import gridref
 from gridref.errors import CombineError, InvalidRequestError, SourceUnavailableError
 from tests.by_name import by_name
 from tests.command import run_command
-from tests.integration.archives import assert_shows, built, files_in, month, steps
+from tests.integration.archives import assert_shows, built, files_in, month, steps, write_tile
 from tests.integration.test_ragged_archives import write_drifter
-from tests.raster_tiles import write_tile
 
 
 @pytest.fixture

@@ -40,9 +40,32 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.ome_zarr import image_attributes
 from gridref.testing.reference_reader import read_slowly
 from tests.http_server import Site, serving
-from tests.integration.tiff_oracle import same_as_tifffile
 from tests.microscopy_files import restart_jpeg, write_lsm, write_ndpi, write_svs
 from tests.shared_data import shared_data_folder, shared_files
+
+
+def same_as_tifffile(path: Path, *, by_tiles: bool = False) -> VirtualGroup:
+    """Compare each image and level."""
+    group = scan(str(path))
+    checked = 0
+    with tifffile.TiffFile(path) as file:
+        series = list(file.series)
+        for array in group.all_arrays().values():
+            if "tiff_series" in array.attrs:
+                one, depth = series[array.attrs["tiff_series"]], array.attrs["tiff_level"]
+                if by_tiles:
+                    expected = zarr.open_array(one.aszarr(level=depth), mode="r")[...]
+                else:
+                    expected = one.levels[depth].asarray()
+                found = read_slowly(array)
+                if one.is_pyramidal and found.ndim == 3:
+                    found = np.moveaxis(found, 0, -1)  # OME-Zarr has channels in front
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(found, expected)
+                checked += 1
+        assert checked == sum(len(one.levels) for one in series)
+    return group
+
 
 pytestmark = [
     pytest.mark.usefixtures("quiet_tifffile"),

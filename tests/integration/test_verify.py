@@ -34,7 +34,7 @@ from tests import b2nd_files, n5_files, precomputed_files, wkw_files
 from tests.by_name import by_name
 from tests.command import run_command
 from tests.http_server import Site, serving
-from tests.raster_tiles import write_tile
+from tests.integration.archives import write_tile
 from tests.shared_data import shared_files
 
 DAYS = "days since 2000-01-01"
