@@ -238,8 +238,8 @@ class VirtualArray:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Length of each dimension, by name."""
-        return dict(zip(self.dims, self.shape, strict=True))
+        """Length of each dimension, by name; of one that is repeated, along its first axis."""
+        return {dim: self.shape[self.dims.index(dim)] for dim in self.dims}
 
     @property
     def size(self) -> int:
