@@ -19,7 +19,7 @@ import gridref
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.faces.http import create_app
 from gridref.model.array import VirtualGroup
-from gridref.serve.objects import IN_ADDRESSES, IN_ZARR, shown_name
+from gridref.serve.names import IN_ADDRESSES, IN_ZARR, shown_name
 from tests.conformance.door_archives import Archive
 from tests.uvicorn_server import running
 

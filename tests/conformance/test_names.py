@@ -16,7 +16,7 @@ import gridref
 from gridref.api.catalog import write_catalog
 from gridref.errors import NotRepresentableError
 from gridref.faces.http import create_app
-from gridref.serve.objects import IN_ADDRESSES, shown_name
+from gridref.serve.names import IN_ADDRESSES, shown_name
 from tests.conformance.door_archives import Archive
 from tests.conformance.doors import DOORS, Door, Place, served
 from tests.uvicorn_server import running

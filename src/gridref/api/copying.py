@@ -52,7 +52,8 @@ from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_metadata import attributes_to_json, group_document
 from gridref.options import bytes_of, check_choice, check_names, verb
 from gridref.serve.conventions import with_conventions
-from gridref.serve.objects import IN_ZARR, METADATA_KEY, with_shown_names
+from gridref.serve.names import IN_ZARR, with_shown_names
+from gridref.serve.objects import METADATA_KEY
 from gridref.serve.views import ArrayView, View, ViewOptions, show, why_not_zarr
 
 # The call `copy`, and what it returns

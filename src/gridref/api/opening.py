@@ -24,7 +24,7 @@ from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import near_names
 from gridref.serve.conventions import with_conventions
-from gridref.serve.objects import IN_ZARR, with_shown_names
+from gridref.serve.names import IN_ZARR, with_shown_names
 from gridref.serve.views import View, ViewOptions
 
 if TYPE_CHECKING:

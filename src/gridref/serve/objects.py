@@ -16,19 +16,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import warnings
-from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from gridref.cache import LRU, cache_bytes
 from gridref.codecs import encode_chunk
-from gridref.errors import GridrefError, NotRepresentableError, Place
+from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualGroup
 from gridref.model.shard import INDEX_CODECS, IndexLocation, PackedShard, ShardLayout
 from gridref.model.zarr_metadata import attributes_to_json, group_document
@@ -52,84 +50,6 @@ from gridref.serve.pages import (
 from gridref.serve.reader import never_absent
 from gridref.serve.views import ArrayView, ViewOptions, show, why_not_zarr
 from gridref.typing import Int64Array
-
-# Names that readers cannot request unchanged, as they are shown
-
-_NO_NAMES = r"\\|^(?:zarr\.json|\.z(?:array|attrs|group|metadata))$"
-IN_ZARR = re.compile(_NO_NAMES)
-"""What Zarr cannot have in a name, or for a name."""
-IN_ADDRESSES = re.compile(rf"{_NO_NAMES}|[#?\x00-\x1f\x7f]|%(?=[0-9A-Fa-f]{{2}})|^\s|\s$")
-"""What clients cannot have in a name that becomes a part of an address."""
-
-
-def shown_name(name: str, unsafe: re.Pattern[str]) -> str:
-    """What is shown instead of a name."""
-    return unsafe.sub(lambda found: quote(found[0], safe="").replace(".", "%2E"), name)
-
-
-def shown_names(group: VirtualGroup, unsafe: re.Pattern[str]) -> dict[str, str]:
-    """Names of arrays and groups that cannot be shown as they are, by what is shown.
-
-    Raises
-    ------
-    NotRepresentableError
-        If two names could not be told apart, or one of them is ``.`` or ``..``.
-    """
-    names = {name for _, part in group.walk() for name in (*part.arrays, *part.groups)}
-    ways = sorted(names & {".", ".."})
-    if ways:
-        raise NotRepresentableError(f"{ways[0]!r} is the name of something, and in a path a way up")
-    changed = {shown: name for name in names if (shown := shown_name(name, unsafe)) != name}
-    both = sorted(changed[shown] for shown in changed.keys() & names)
-    if both:
-        raise NotRepresentableError(
-            f"the names {both[0]!r} and {shown_name(both[0], unsafe)!r} cannot be told apart, as"
-            " the first one is shown as the second: rename one of them"
-        )
-    return changed
-
-
-def with_shown_names(group: VirtualGroup, unsafe: re.Pattern[str]) -> VirtualGroup:
-    """The group under the names that are shown; itself where all are shown as they are.
-
-    Raises
-    ------
-    NotRepresentableError
-        If two names could not be told apart.
-    """
-    return _renamed(group, unsafe) if shown_names(group, unsafe) else group
-
-
-def _renamed(group: VirtualGroup, unsafe: re.Pattern[str]) -> VirtualGroup:
-    shown = partial(shown_name, unsafe=unsafe)
-    return group.with_changes(
-        arrays={
-            shown(name): array.with_changes(dims=tuple(map(shown, array.dims)))
-            for name, array in group.arrays.items()
-        },
-        groups={shown(name): _renamed(part, unsafe) for name, part in group.groups.items()},
-        unlimited_dims=frozenset(map(shown, group.unlimited_dims)),
-    )
-
-
-def asked_key(key: str, shown: Container[str], unsafe: re.Pattern[str]) -> str:
-    """The key that a client means, whether it quotes names that are shown quoted already or not.
-
-    Parameters
-    ----------
-    key
-        The path of its request, decoded once.
-    shown
-        What is shown for names that cannot be.
-    """
-
-    def meant(part: str) -> str:
-        quoted = shown_name(part, unsafe)
-        return quoted if quoted in shown and part not in shown else part
-
-    *groups, last = key.split("/")  # where that is a file of metadata, it is no name
-    return "/".join((*map(meant, groups), last if IN_ZARR.fullmatch(last) else meant(last)))
-
 
 # The virtual object of a shard: its payloads and its emulated index
 

@@ -12,15 +12,15 @@ import gridref
 from gridref.errors import InvalidRequestError, NotRepresentableError, ReadError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve import pages
-from gridref.serve.objects import (
+from gridref.serve.names import (
     IN_ADDRESSES,
     IN_ZARR,
-    KeySpace,
     asked_key,
     shown_name,
     shown_names,
     with_shown_names,
 )
+from gridref.serve.objects import KeySpace
 from gridref.serve.pages import keys_present
 from gridref.serve.reader import Scratch, empty, never_absent
 from gridref.serve.views import View, ViewOptions

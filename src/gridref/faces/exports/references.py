@@ -22,8 +22,9 @@ from gridref.io import is_local
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from gridref.serve.conventions import with_conventions
+from gridref.serve.names import IN_ZARR, with_shown_names
 from gridref.serve.object_reader import ObjectReader
-from gridref.serve.objects import IN_ZARR, KeySpace, with_shown_names
+from gridref.serve.objects import KeySpace
 from gridref.serve.pages import ReferencePage, keys_present, native_references
 from gridref.serve.reader import Reader
 from gridref.serve.views import ArrayView, View, ViewOptions, show, why_not_zarr

@@ -37,8 +37,9 @@ from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 from gridref.secrets import without_secrets
 from gridref.serve.conventions import with_conventions
+from gridref.serve.names import IN_ADDRESSES, asked_key, shown_names, with_shown_names
 from gridref.serve.object_reader import ObjectReader
-from gridref.serve.objects import IN_ADDRESSES, KeySpace, asked_key, shown_names, with_shown_names
+from gridref.serve.objects import KeySpace
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
 

@@ -33,7 +33,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.source_policy import common_folders
 from gridref.options import verb
 from gridref.secrets import shown_address
-from gridref.serve.objects import IN_ADDRESSES, with_shown_names
+from gridref.serve.names import IN_ADDRESSES, with_shown_names
 from gridref.serve.reader import Reader
 
 # The pages as files
