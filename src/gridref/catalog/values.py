@@ -371,13 +371,22 @@ UNLESS_EMPTY = {"unless empty": True}
 
 def record_to_json(record: Any) -> dict[str, Any]:
     """The JSON form of a record: its fields by name, in their order."""
-    held = ((each, getattr(record, each.name)) for each in fields(record))
     return {
-        each.name: _written(value) for each, value in held if value or each.metadata != UNLESS_EMPTY
+        name: _written(value)
+        for name, is_left_out in _members(cast("Hashable", type(record)))
+        if (value := getattr(record, name)) or not is_left_out
     }
 
 
+@cache
+def _members(kind: Any) -> list[tuple[str, bool]]:
+    """The fields of a record, and whether they are left out while they are empty."""
+    return [(each.name, each.metadata == UNLESS_EMPTY) for each in fields(kind)]
+
+
 def _written(value: Any) -> Any:
+    if isinstance(value, int | str | None):
+        return value
     if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, Encoding):
