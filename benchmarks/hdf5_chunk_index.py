@@ -24,9 +24,8 @@ import h5py
 
 from benchmarks._peers import parsed_by
 from gridref.formats.hdf5.bytes import read_superblock
-from gridref.formats.hdf5.chunk_index import IndexRequest
-from gridref.formats.hdf5.chunk_trees import walk_chunks
-from gridref.formats.hdf5.messages import ChunkedLayout
+from gridref.formats.hdf5.chunks import IndexRequest, walk_chunks
+from gridref.formats.hdf5.headers import ChunkedLayout
 from gridref.model.manifest import ChunkManifest, Source
 from tests.hdf5_bytes import LocalReader, read_data_layout
 

@@ -10,8 +10,7 @@ from typing import Self
 
 from gridref.errors import Place, SourceUnavailableError
 from gridref.formats.hdf5.bytes import Hdf5Bytes
-from gridref.formats.hdf5.headers import read_header
-from gridref.formats.hdf5.messages import DataLayout, data_layout_of
+from gridref.formats.hdf5.headers import DataLayout, data_layout_of, read_header
 
 __all__ = ["BufferReader", "LocalReader", "read_data_layout"]
 

@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError
-from gridref.formats.hdf5.inline import ROW_SIZE
+from gridref.formats.hdf5.arrays import ROW_SIZE
 from gridref.formats.hdf5.original import OriginalFile
 from gridref.formats.registry import scan
 from gridref.model.array import VirtualArray, VirtualGroup

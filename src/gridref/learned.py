@@ -103,21 +103,11 @@ class _Cut:
 
     def __init__(self, n_bytes: int, holes: tuple[slice, ...]) -> None:
         self.holes = holes
-        self.outside = but_for(n_bytes, holes)
-
-
-def but_for(n_bytes: int, holes: Sequence[slice]) -> Callable[[bytes], bytes]:
-    """A function that takes all but ascending holes out of metadata of so many bytes."""
-    starts = [0, *(hole.stop for hole in holes)]
-    stops = [*(hole.start for hole in holes), n_bytes]
-    return joined_parts(list(map(slice, starts, stops)))
-
-
-def joined_parts(parts: Sequence[slice]) -> Callable[[bytes], bytes]:
-    """A function that joins parts of a piece of metadata."""
-    nothing = slice(0, 0)  # at least two, for a tuple
-    take: Callable[[bytes], tuple[bytes, ...]] = itemgetter(nothing, nothing, *parts)
-    return lambda data: b"".join(take(data))
+        starts = [0, *(hole.stop for hole in holes)]
+        stops = [*(hole.start for hole in holes), n_bytes]
+        nothing = slice(0, 0)  # at least two parts, for a tuple
+        take = itemgetter(nothing, nothing, *map(slice, starts, stops))
+        self.outside: Callable[[bytes], bytes] = lambda data: b"".join(take(data))
 
 
 FORMS = LearnedForms(cache_bytes())

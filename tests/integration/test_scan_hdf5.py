@@ -32,8 +32,8 @@ from gridref.errors import (
 )
 from gridref.formats.hdf5.bytes import lookup3
 from gridref.formats.hdf5.files import Location, find_object, open_file
-from gridref.formats.hdf5.mappings import read_mappings
-from gridref.formats.hdf5.messages import VirtualLayout, data_layout_of
+from gridref.formats.hdf5.headers import VirtualLayout, data_layout_of
+from gridref.formats.hdf5.virtual import read_mappings
 from gridref.formats.options import ScanOptions
 from gridref.formats.registry import scan
 from gridref.io import open_for_scan
@@ -50,7 +50,7 @@ from tests.hdf5_oracle import (
 )
 from tests.hdf5_support import is_documented
 from tests.shared_data import shared_files
-from tests.unit.formats.hdf5.storage.chunk_index_oracle import hdf5_library
+from tests.unit.formats.hdf5.chunks_oracle import hdf5_library
 
 
 def assert_equals_h5py(path: Path, **settings: Any) -> VirtualGroup:

@@ -281,7 +281,7 @@ def series(path: Path, libver: str) -> None:
 def header_blocks(path: Path, name: bytes) -> list[tuple[int, int]]:
     """Byte ranges of the blocks of an object's header, with their checksums."""
     with open_file(open_for_scan(path), ScanOptions()) as file:
-        header = file.header(file.members(file.bytes.root)[name].address)
+        header = file.header(file.links(file.bytes.root).by_name[name].address)
     later = header.blocks[1:]
     is_old = path.read_bytes()[header.address :][:4] != b"OHDR"
     n_head, n_checksum = (0, 0) if is_old else (4, 4)

@@ -15,7 +15,7 @@ from typing import Any
 from gridref.compat.kerchunk.output import write_json
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.kerchunk import as_text
-from gridref.formats.tiff.metadata import read_gdal_metadata
+from gridref.formats.tiff.images import read_gdal_metadata
 from gridref.io import SourcePool, absolute_url, describe_source, open_for_scan
 
 __all__ = ["tiff_to_zarr"]

@@ -58,9 +58,9 @@ from gridref.formats.dmrpp.document import (
     walk,
 )
 from gridref.formats.findings import Findings, check_element_size
-from gridref.formats.hdf5.chunk_index import ChunkTable, numbers_inside
+from gridref.formats.hdf5.arrays import chunks_between
+from gridref.formats.hdf5.chunks import ChunkTable, numbers_inside
 from gridref.formats.hdf5.filters import Filter, filter_codecs
-from gridref.formats.hdf5.storage import chunks_between
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.io import (

@@ -4,62 +4,729 @@
 scan report. The dataset's layout and datatype decide whether the array refers to stored chunks,
 combines the sources of a virtual dataset, or keeps its values in the references.
 
-The files of a series hold similar datasets. `remember_array` keeps the array of a dataset by the
-form of its header and its dimensions. `arrays_like` returns the arrays of similar datasets of
-another file, and reads and checks their chunk indexes together. `alike_arrays` finds these datasets
-one by one, in a file that is not similar as a whole.
+Large contiguous data are split into chunks without moving any bytes. External storage is contiguous
+data in segments of other files. Elements that no chunk holds read as the fill value.
+
+Stored chunks of strings of variable length, references and other converted elements cannot be
+served as they are. Their values are read during the scan and become inline chunks. A dataset of
+variable-length sequences becomes two arrays: one with the elements of all sequences along one
+dimension, and one with the number of elements of each sequence.
+
+Sources: HDF5 File Format Specification v3, IV.A.2.h "The Data Storage - External Data Files
+Message", IV.A.2.e "The Data Storage - Fill Value (Old) Message", IV.A.2.f "The Data Storage - Fill
+Value Message"; CF conventions 1.11, 9.3.3 "Contiguous ragged array representation".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.codecs import decode_chunk
+from gridref.errors import (
+    DecodeError,
+    Message,
+    Place,
+    ScanError,
+    SourceFormatError,
+    SourceUnavailableError,
+    UnsupportedFeatureError,
+)
+from gridref.formats.chunks import contiguous_chunks, edge_policy, split_contiguous
 from gridref.formats.findings import check_element_size
-from gridref.formats.hdf5.chunk_index import follow_each_other
-from gridref.formats.hdf5.chunk_trees import Leaf, read_leaf
-from gridref.formats.hdf5.datatypes import ElementType, Form, element_type
-from gridref.formats.hdf5.files import OpenFile
+from gridref.formats.hdf5.attributes import heap_values
+from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
+from gridref.formats.hdf5.chunks import (
+    IndexRequest,
+    walk_chunks,
+)
+from gridref.formats.hdf5.datatypes import (
+    WITHOUT_HEAP,
+    ElementType,
+    Form,
+    converted,
+    element_type,
+    member_bytes,
+)
+from gridref.formats.hdf5.files import Location, OpenFile, external_file
+from gridref.formats.hdf5.filters import filter_codecs, read_filters
 from gridref.formats.hdf5.headers import (
     DATATYPE,
     EXTERNAL_FILES,
+    FILL,
     FILTERS,
-    LAYOUT,
-    ObjectHeader,
-)
-from gridref.formats.hdf5.inline import (
-    ROW_SIZE,
-    inline_converted,
-    inline_records,
-    inline_texts,
-    ragged_arrays,
-)
-from gridref.formats.hdf5.messages import (
+    OLD_FILL,
     ChunkedLayout,
-    ChunkIndexKind,
     CompactLayout,
     ContiguousLayout,
     VirtualLayout,
 )
-from gridref.formats.hdf5.storage import Stored, fill_value, index_request, stored_chunks
-from gridref.formats.hdf5.tree import Address, DatasetNode
+from gridref.formats.hdf5.heaps import LocalHeap
+from gridref.formats.hdf5.tree import Address, DatasetNode, dataset_node
 from gridref.formats.hdf5.virtual import virtual_blocks
 from gridref.formats.options import ScanOptions
+from gridref.io import open_for_scan
 from gridref.learned import FORMS
 from gridref.limits import beyond, limits
-from gridref.model.array import CF_FLAGS, Enumeration, VirtualArray
+from gridref.model.array import CF_FLAGS, Enumeration, VirtualArray, zero_of
+from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec, shared_encoding
+from gridref.model.grid import chunk_counts, chunk_runs
 from gridref.model.joining import concatenate, missing_array, missing_like
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.scan_report import Fate
 
+# External storage: contiguous data in segments of other files
+
+_MAX_OFFSET = 1 << 62
+
+
+class _ExternalFile(NamedTuple):
+    """A piece of an external file, as the dataset names it.
+
+    Attributes
+    ----------
+    offset, size
+        First byte and number of bytes there.
+    """
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A piece of a dataset's bytes in an external file.
+
+    Attributes
+    ----------
+    offset
+        First byte of the piece there.
+    start, stop
+        Bytes of the dataset that it holds.
+    """
+
+    source: Source
+    offset: int
+    start: int
+    stop: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file holds all of the piece."""
+        size = self.source.size_bytes
+        return size is None or self.offset + self.stop - self.start <= size
+
+
+def external_files(dataset: DatasetNode) -> tuple[_ExternalFile, ...]:
+    """The pieces of external files that hold a dataset; none if its own file does."""
+    file = dataset.file.bytes
+    pieces = dataset.file.shared.decoded(
+        dataset.header, EXTERNAL_FILES, lambda message: _decode_external(file, message)
+    )
+    return pieces or ()
+
+
+def _decode_external(file: Hdf5Bytes, message: bytes) -> tuple[_ExternalFile, ...]:
+    cursor = FieldCursor(message, "the external data files message", Place())
+    cursor.expect(b"\x01", "version")
+    cursor.take_bytes(3)
+    n_slots, n_files = cursor.take(2), cursor.take(2)
+    if n_files > n_slots:
+        raise cursor.error(f"declares {n_files} files in {n_slots} slots")
+    if n_files > limits().external_files:
+        raise cursor.error(beyond("external_files", f"declares {n_files} files"))
+    names = LocalHeap(file, cursor.take(file.offset_bytes))
+    files = []
+    for _ in range(n_files):
+        start, offset, size = (cursor.take(file.length_bytes) for _ in range(3))
+        if offset > _MAX_OFFSET:
+            raise cursor.error(f"names byte {offset} of a file")
+        name = names.text(start).decode("utf-8", "surrogateescape")
+        files.append(_ExternalFile(name, offset, size))
+    return tuple(files)
+
+
+def _external_chunks(
+    dataset: DatasetNode,
+    element: ElementType,
+    files: tuple[_ExternalFile, ...],
+    options: ScanOptions,
+) -> tuple[Encoding, ChunkManifest]:
+    """Reference data in external files, or keep it inline if no chunking fits the pieces."""
+    shape = (dataset.shape or ()) + element.subshape
+    itemsize = element.itemsize
+    segments = _segments(dataset, files, math.prod(shape) * itemsize, options)
+    bounds = [segment.start for segment in segments[1:]]
+    chunk_shape = chunks_between(shape, itemsize, bounds, options.max_chunk_bytes)
+    codecs = element.codecs
+    if chunk_shape is None or not all(segment.is_complete for segment in segments):
+        return _one_chunk(dataset, element, codecs, _read(segments, options))
+    start, count = chunk_runs(shape, chunk_shape)
+    manifest = _manifest(segments, start * itemsize, count * itemsize)
+    return Encoding(chunk_shape, element.dtype, codecs, edge_policy(shape, chunk_shape)), manifest
+
+
+def _segments(
+    dataset: DatasetNode, files: tuple[_ExternalFile, ...], n_bytes: int, options: ScanOptions
+) -> list[_Segment]:
+    segments: list[_Segment] = []
+    start = 0
+    for name, offset, size in files:
+        stop = min(n_bytes, start + size)  # the size may mean "without limit"
+        if stop > start:
+            source = _source(dataset, name, options)
+            segments.append(_Segment(source, offset, start, stop))
+        start = stop
+    if start < n_bytes:
+        raise UnsupportedFeatureError(
+            f"the external files are declared to hold {start} of {n_bytes} bytes"
+        )
+    return segments
+
+
+def _source(dataset: DatasetNode, name: str, options: ScanOptions) -> Source:
+    try:
+        return external_file(dataset.file.source.url, name, options, dataset.file.policy)
+    except SourceUnavailableError as error:
+        raise UnsupportedFeatureError(
+            Message(f"the external file {name}: ", error.reason)
+        ) from error
+
+
+def chunks_between(
+    shape: tuple[int, ...], itemsize: int, bounds: list[int], max_bytes: int
+) -> tuple[int, ...] | None:
+    """The largest contiguous chunks of at most `max_bytes` that cross no bound.
+
+    Parameters
+    ----------
+    shape, itemsize
+        Of the dataset.
+    bounds
+        Bytes of the dataset at which another segment begins.
+    max_bytes
+        Size of a chunk.
+
+    Returns
+    -------
+    tuple or None
+        The chunk shape; None if a bound cuts an element.
+    """
+    if any(bound % itemsize for bound in bounds):
+        return None
+    if not bounds:
+        return split_contiguous(shape, itemsize, max_bytes)
+    unit = math.gcd(*(bound // itemsize for bound in bounds))
+    chunk = [max(1, extent) for extent in shape]
+    for axis, extent in enumerate(chunk):
+        row = math.prod(chunk[axis + 1 :])
+        if unit % row == 0 and row * itemsize <= max_bytes:
+            common = unit // row if axis == 0 else math.gcd(unit // row, extent)
+            chunk[axis] = _largest_divisor(common, min(max_bytes // (row * itemsize), extent))
+            return tuple(chunk)
+        chunk[axis] = 1
+    return tuple(chunk)
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    """The largest divisor of `number` that is at most `limit`."""
+    best = 1
+    for divisor in range(1, math.isqrt(number) + 1):
+        if number % divisor == 0:
+            for candidate in (divisor, number // divisor):
+                if best < candidate <= limit:
+                    best = candidate
+    return best
+
+
+def _manifest(
+    segments: list[_Segment], start: NDArray[np.int64], length: NDArray[np.int64]
+) -> ChunkManifest:
+    firsts = np.array([segment.start for segment in segments], np.int64)
+    offsets = np.array([segment.offset for segment in segments], np.int64)
+    which = np.searchsorted(firsts, start, side="right") - 1
+    sources = list(dict.fromkeys(segment.source for segment in segments))
+    numbers = np.array([sources.index(segment.source) for segment in segments], np.int32)
+    return ChunkManifest.from_columns(
+        sources,
+        source=numbers[which],
+        offset=offsets[which] + start - firsts[which],
+        length=length,
+    )
+
+
+def _read(segments: list[_Segment], options: ScanOptions) -> bytes:
+    """All bytes; beyond the end of a file they are zeros, as HDF5 reads them."""
+    n_bytes = segments[-1].stop
+    if n_bytes > options.max_inline_bytes:
+        raise UnsupportedFeatureError(
+            f"no chunking fits the external files, and {n_bytes} bytes are too many to keep in the"
+            f" references; raise max_inline_bytes (now {options.max_inline_bytes})"
+        )
+    parts = []
+    for segment in segments:
+        length = segment.stop - segment.start
+        source = segment.source
+        with open_for_scan(source.url, options.storage_options, policy=source.policy) as file:
+            file.seek(segment.offset)
+            parts.append(file.read(length).ljust(length, b"\0"))
+    return b"".join(parts)
+
+
+# Fill values
+
+_NEVER_WRITTEN = 1
+_UNDEFINED = 0xFFFFFFFF
+_UNDEFINED_FLAG, _DEFINED_FLAG = 0x10, 0x20
+
+
+def fill_value(dataset: DatasetNode, element: ElementType) -> Any:
+    """The fill value as a scalar of the element's dtype; zero if the file has none."""
+    raw = stored_fill(dataset)
+    if not raw or element.form not in WITHOUT_HEAP:
+        return zero_of(element.dtype)
+    return _scalar(raw, element)
+
+
+def stored_fill(dataset: DatasetNode) -> bytes:
+    """The stored bytes of the fill value; empty if there is none."""
+    shared, header = dataset.file.shared, dataset.header
+    raw = shared.decoded(header, FILL, _decode_fill)
+    return shared.decoded(header, OLD_FILL, _decode_old) or b"" if raw is None else raw
+
+
+@FORMS.remembers
+def _scalar(raw: bytes, element: ElementType) -> Any:
+    n_elements, rest = divmod(len(raw), element.itemsize)
+    if rest or not n_elements:
+        raise SourceFormatError(
+            f"the fill value has {len(raw)} bytes, an element has {element.itemsize}"
+        )
+    values = converted(raw, element, n_elements)
+    if n_elements > 1 and any(value.tobytes() != values[0].tobytes() for value in values[1:]):
+        raise UnsupportedFeatureError("the fill value differs within an element of an array type")
+    return values[0]
+
+
+@FORMS.remembers
+def _decode_fill(message: bytes) -> bytes:
+    cursor = FieldCursor(message, "the fill value message", Place())
+    version = cursor.take(1)
+    if version == 3:
+        flags = cursor.take(1)
+        time, is_defined = flags >> 2 & 3, flags & _DEFINED_FLAG
+        if flags & _UNDEFINED_FLAG and is_defined:
+            raise cursor.error("declares the fill value both defined and undefined")
+    elif version in (1, 2):
+        cursor.take(1)  # when space is allocated
+        time = cursor.take(1)
+        is_defined = cursor.take(1) or version == 1
+    else:
+        raise cursor.error(f"has the unknown version {version}")
+    value = _value(cursor) if is_defined else b""
+    return b"" if time == _NEVER_WRITTEN else value
+
+
+@FORMS.remembers
+def _decode_old(message: bytes) -> bytes:
+    return _value(FieldCursor(message, "the fill value message", Place()))
+
+
+def _value(cursor: FieldCursor) -> bytes:
+    size = cursor.take(4)
+    return b"" if size == _UNDEFINED else cursor.take_bytes(size)
+
+
+# The stored chunks of a dataset, by its layout
+
+Stored = tuple[Encoding, ChunkManifest]
+"""The encoding of chunks, and their places."""
+
+
+def _stored_chunks(
+    dataset: DatasetNode, element: ElementType, options: ScanOptions
+) -> Stored | None:
+    """Reference the elements of a dataset that is not virtual; None if the file holds none."""
+    match layout := dataset.layout:
+        case ChunkedLayout():
+            return _chunked(dataset, element, layout)
+        case CompactLayout():
+            return _compact(dataset, element, layout, options.max_inline_bytes)
+        case ContiguousLayout():
+            return _contiguous(dataset, element, layout, options)
+        case VirtualLayout():
+            raise UnsupportedFeatureError(f"virtual datasets of {element.reason or 'arrays'}")
+
+
+def _chunked(dataset: DatasetNode, element: ElementType, layout: ChunkedLayout) -> Stored | None:
+    shared = dataset.file.shared
+    filters = shared.decoded(dataset.header, FILTERS, read_filters) or ()
+    codecs = filter_codecs(filters)
+    element_bytes = math.prod(element.subshape) * element.itemsize
+    if layout.element_bytes != element_bytes:
+        raise SourceFormatError(
+            f"the data layout has elements of {layout.element_bytes} bytes, the datatype has"
+            f" {element_bytes}"
+        )
+    try:
+        table = walk_chunks(index_request(dataset, layout, is_filtered=bool(filters)))
+    except ScanError as error:
+        raise error.located(dataset.file.place(dataset.path)) from error.__cause__
+    if table.n_stored == 0:
+        return None
+    chunk_shape = layout.chunk_shape + element.subshape
+    encoding = shared_encoding(chunk_shape, element.dtype, (*element.codecs, *codecs))
+    return encoding, table.to_manifest(dataset.file.source)
+
+
+def index_request(
+    dataset: DatasetNode, layout: ChunkedLayout, *, is_filtered: bool
+) -> IndexRequest:
+    """The chunk index of a dataset with this layout."""
+    shape, max_shape = dataset.shape or (), dataset.maxshape
+    return IndexRequest(dataset.file.bytes, layout, shape, max_shape, is_filtered)
+
+
+def _compact(
+    dataset: DatasetNode, element: ElementType, layout: CompactLayout, max_bytes: int
+) -> Stored:
+    n_bytes = _n_elements_of(dataset, element) * element.itemsize
+    _refuse_if_large(n_bytes, max_bytes, "values that no byte range holds")
+    if layout.size_bytes < n_bytes:
+        raise SourceFormatError(
+            f"the object header holds {layout.size_bytes} of {n_bytes} bytes of data"
+        )
+    file = dataset.file.bytes
+    raw = file.read(layout.offset - file.base_address, n_bytes, "the compact data")
+    return _one_chunk(dataset, element, element.codecs, raw)
+
+
+def _contiguous(
+    dataset: DatasetNode, element: ElementType, layout: ContiguousLayout, options: ScanOptions
+) -> Stored | None:
+    files = external_files(dataset)
+    if files:
+        return _external_chunks(dataset, element, files, options)
+    if layout.offset is None:
+        return None
+    n_bytes = _n_elements_of(dataset, element) * element.itemsize
+    if layout.size_bytes is not None and layout.size_bytes < n_bytes:
+        raise SourceFormatError(
+            f"the data layout declares {layout.size_bytes} of {n_bytes} bytes of data"
+        )
+    shape = (dataset.shape or ()) + element.subshape
+    try:
+        chunk_shape, manifest = contiguous_chunks(
+            shape, element.itemsize, dataset.file.source, layout.offset, options.max_chunk_bytes
+        )
+    except SourceFormatError as error:
+        raise error.located(dataset.file.place(dataset.path)) from error.__cause__
+    edge = edge_policy(shape, chunk_shape)
+    return Encoding(chunk_shape, element.dtype, element.codecs, edge), manifest
+
+
+def _one_chunk(
+    dataset: DatasetNode, element: ElementType, codecs: tuple[Codec, ...], raw: bytes
+) -> Stored:
+    """The whole dataset as one inline chunk; its file is noted, though nothing points into it."""
+    shape = (dataset.shape or ()) + element.subshape
+    chunk_shape = tuple(max(1, extent) for extent in shape)
+    manifest = ChunkManifest.from_inline([raw], [dataset.file.source])
+    return Encoding(chunk_shape, element.dtype, codecs), manifest
+
+
+def _refuse_if_large(n_bytes: int, max_bytes: int, elements: str) -> None:
+    """Raise unless so many bytes may be kept in the references."""
+    if n_bytes > max_bytes:
+        raise UnsupportedFeatureError(
+            f"{elements} have to be read and kept in the references, and take {n_bytes} bytes;"
+            f" raise max_inline_bytes (now {max_bytes}) to keep them"
+        )
+
+
+# All stored elements of a dataset
+
+_BATCH_BYTES = 1 << 24
+
+
+def _read_elements(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> bytes:
+    """The bytes of all elements in C order, as they are stored before filters are applied."""
+    opaque = ElementType(np.dtype(f"V{element.itemsize}"), subshape=element.subshape)
+    shape = (dataset.shape or ()) + element.subshape
+    values = np.zeros(shape, opaque.dtype)
+    fill = stored_fill(dataset)
+    if len(fill) == math.prod(element.subshape) * element.itemsize:
+        values[...] = np.frombuffer(fill, opaque.dtype).reshape(element.subshape)
+    stored = _stored_chunks(dataset, opaque, options)
+    if stored is not None and values.size:
+        _fill_in(values, stored, dataset, options)
+    return values.tobytes()
+
+
+def _fill_in(
+    values: NDArray[Any], stored: Stored, dataset: DatasetNode, options: ScanOptions
+) -> None:
+    encoding, manifest = stored
+    lengths = encoding.chunk_shape
+    chunk_bytes = math.prod(lengths) * values.itemsize
+    n_stored = int(np.count_nonzero(manifest.state != ChunkState.MISSING))
+    if chunk_bytes > limits().inline_chunk_bytes:
+        what = f"chunks of shape {lengths}, read at the scan, have {chunk_bytes} bytes"
+        raise UnsupportedFeatureError(beyond("inline_chunk_bytes", what))
+    if n_stored * chunk_bytes > max(limits().inline_decoded_bytes, 8 * values.nbytes):
+        what = f"{n_stored} chunks of {chunk_bytes} bytes, read at the scan"
+        raise UnsupportedFeatureError(beyond("inline_decoded_bytes", what))
+    grid = chunk_counts(values.shape, lengths)
+    for row, data in _chunks(manifest, dataset, options):
+        coords = tuple(int(coord) for coord in np.unravel_index(row, grid)) if grid else ()
+        window = tuple(
+            slice(coord * length, min(n, (coord + 1) * length))
+            for coord, length, n in zip(coords, lengths, values.shape, strict=True)
+        )
+        inside = tuple(part.stop - part.start for part in window)
+        shape = inside if encoding.edge is EdgePolicy.TRUNCATED else lengths
+        mask = 0 if manifest.filter_mask is None else int(manifest.filter_mask[row])
+        try:
+            chunk = decode_chunk(data, encoding, shape, mask)
+        except DecodeError as error:
+            place = Place(chunk=coords)
+            raise SourceFormatError(f"a chunk cannot be decoded: {error.reason}", place) from error
+        values[window] = chunk[tuple(slice(0, n) for n in inside)]
+
+
+def _chunks(
+    manifest: ChunkManifest, dataset: DatasetNode, options: ScanOptions
+) -> Iterator[tuple[int, bytes]]:
+    """Number and bytes of each stored chunk, with few of them in memory at a time."""
+    for row in np.flatnonzero(manifest.state == ChunkState.INLINE).tolist():
+        yield row, manifest.inline_bytes(row)
+    for number, source in enumerate(manifest.sources):
+        rows = np.flatnonzero((manifest.state == ChunkState.RANGE) & (manifest.source == number))
+        if not len(rows):
+            continue
+        if source == dataset.file.source:
+            yield from _ranges(manifest, rows, dataset.file.scan_file)
+        else:
+            with open_for_scan(source.url, options.storage_options, policy=source.policy) as file:
+                yield from _ranges(manifest, rows, file)
+
+
+def _ranges(
+    manifest: ChunkManifest, rows: NDArray[np.int64], file: Any
+) -> Iterator[tuple[int, bytes]]:
+    offsets, lengths = manifest.offset[rows], manifest.length[rows]
+    batches = np.cumsum(lengths) // _BATCH_BYTES
+    for batch in np.unique(batches):
+        chosen = batches == batch
+        pieces = file.read_many(offsets[chosen].tolist(), lengths[chosen].tolist())
+        yield from zip(rows[chosen].tolist(), pieces, strict=True)
+
+
+# Values as one inline chunk
+
+
+def _inline_converted(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> Stored:
+    """Keep the values of stored elements inline, if no codec describes the conversion."""
+    n_elements = _n_elements_of(dataset, element)
+    _refuse_if_large(n_elements * element.dtype.itemsize, options.max_inline_bytes, element.reason)
+    raw = _read_elements(dataset, element, options)
+    return _one_chunk_of(dataset, element, converted(raw, element, n_elements))
+
+
+def _one_chunk_of(dataset: DatasetNode, element: ElementType, values: NDArray[Any]) -> Stored:
+    """Values of all elements, of the element's dtype, as one inline chunk."""
+    little = values.astype(element.dtype.newbyteorder("<"), copy=False)
+    plain = element.dtype.kind in "SV" or element.dtype.itemsize == 1
+    codecs = ElementType(element.dtype, order="|" if plain else "<").codecs
+    return _one_chunk(dataset, element, codecs, little.tobytes())
+
+
+def _inline_texts(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> Stored:
+    """Keep variable-length strings, or the paths of references, as ``vlen-utf8``."""
+    n_items = _n_elements_of(dataset, element)
+    max_bytes = options.max_inline_bytes
+    _refuse_if_large(4 * n_items, max_bytes, element.reason)
+    if element.itemsize > dataset.file.heap.pointer_bytes:
+        raise SourceFormatError(
+            f"{element.reason} take {element.itemsize} bytes each instead of at most"
+            f" {dataset.file.heap.pointer_bytes}"
+        )
+    raw = _read_elements(dataset, element, options)
+    parts = [struct.pack("<I", n_items)]
+    size = 4
+    for item in _texts_of(dataset.file, element, raw):
+        if element.form is Form.TEXT:
+            _require_utf8(item)
+        size += 4 + len(item)
+        _refuse_if_large(size, max_bytes, element.reason)
+        parts += (struct.pack("<I", len(item)), item)
+    return _one_chunk(dataset, element, (Codec("vlen-utf8"),), b"".join(parts))
+
+
+def _n_elements_of(dataset: DatasetNode, element: ElementType) -> int:
+    """The number of elements of a dataset; each element of an array datatype counts."""
+    return math.prod((*(dataset.shape or ()), *element.subshape))
+
+
+def _texts_of(file: OpenFile, element: ElementType, raw: bytes) -> Iterator[bytes]:
+    """The bytes of variable-length strings, or those of the paths of references."""
+    count = len(raw) // element.itemsize
+    if element.form is Form.TEXT:
+        yield from file.heap.texts(raw, count)
+        return
+    for path in heap_values(raw, element, count, file):
+        yield path.encode("utf-8", "surrogateescape")
+
+
+def _require_utf8(text: bytes) -> None:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UnsupportedFeatureError(f"a string is not valid UTF-8: {text[:40]!r}") from error
+
+
+# Variable-length sequences as contiguous ragged arrays
+
+ROW_SIZE = "_row_size"
+"""The suffix of the name of the array of row sizes."""
+
+
+def sample_dimension(name: str) -> str:
+    """The dimension of the elements of all sequences of a dataset."""
+    return f"{name}_obs"
+
+
+def _ragged_arrays(
+    dataset: DatasetNode,
+    name: str,
+    element: ElementType,
+    options: ScanOptions,
+) -> tuple[VirtualArray, VirtualArray]:
+    """Keep variable-length sequences: all their elements, and the number of elements of each.
+
+    Returns
+    -------
+    tuple
+        The elements, in C order along the sample dimension; and the row sizes, int64, of the
+        dataset's own shape.
+    """
+    base = element.base
+    if base is None or base.form not in WITHOUT_HEAP:
+        kind = element.reason if base is None else f"{element.reason} of {base.reason}"
+        raise UnsupportedFeatureError(f"{kind} have no Zarr dtype")
+    shape = (dataset.shape or ()) + element.subshape
+    n_rows = math.prod(shape)
+    _refuse_if_large(8 * n_rows, options.max_inline_bytes, element.reason)
+    if element.itemsize != dataset.file.heap.pointer_bytes:
+        raise SourceFormatError(f"{element.reason} take {element.itemsize} bytes each")
+    if isinstance(dataset.layout, VirtualLayout) and n_rows:
+        raise UnsupportedFeatureError(f"virtual datasets of {element.reason}")
+    raw = _read_elements(dataset, element, options) if n_rows else b""
+    row_bytes = base.itemsize * math.prod(base.subshape)
+    parts, sizes, n_bytes = [], [], 8 * n_rows
+    for item in dataset.file.heap.items(raw, n_rows, row_bytes):
+        n_bytes += len(item)
+        _refuse_if_large(n_bytes, options.max_inline_bytes, element.reason)
+        parts.append(item)
+        sizes.append(len(item) // row_bytes)
+    values = converted(b"".join(parts), base, sum(sizes) * math.prod(base.subshape))
+    values = values.reshape(-1, *base.subshape)
+    rows = np.array(sizes, np.int64).reshape(shape)
+    axes = (f"{name}_axis_{axis}" for axis in range(1, values.ndim))
+    dims = (sample_dimension(name), *axes)
+    row_dims = tuple(f"axis_{axis}" for axis in range(rows.ndim))
+    attrs = {"sample_dimension": sample_dimension(name)}
+    return _inline(dataset, values, dims), _inline(dataset, rows, row_dims).with_changes(
+        attrs=attrs
+    )
+
+
+def _inline(dataset: DatasetNode, values: NDArray[Any], dims: tuple[str, ...]) -> VirtualArray:
+    """Values as one inline chunk; their file is noted, though nothing points into it."""
+    dtype = values.dtype
+    if not values.size:
+        return missing_array(values.shape, dtype, dims=dims, fill_value=zero_of(dtype))
+    raw = values.astype(dtype.newbyteorder("<"), copy=False).tobytes()
+    manifest = ChunkManifest.from_inline([raw], [dataset.file.source])
+    encoding = Encoding(values.shape, dtype, (bytes_codec(dtype),))
+    return VirtualArray.of_one_block(
+        values.shape, dtype, encoding=encoding, manifest=manifest, dims=dims
+    )
+
+
+# Compounds with variable-length strings or references as members
+
+
+def _inline_records(
+    dataset: DatasetNode, element: ElementType, options: ScanOptions
+) -> tuple[Stored, np.void]:
+    """Keep the elements: their strings become bytes, as wide as the longest of a member.
+
+    For strings of variable length, numpy has only fields of objects, which no other program knows.
+    A variable-length string of HDF5 ends at its first zero byte, so padding changes none.
+
+    Returns
+    -------
+    tuple
+        The elements as one inline chunk, and the fill value, which has their dtype.
+    """
+    limit, count = options.max_inline_bytes, _n_elements_of(dataset, element)
+    _refuse_if_large(count * element.itemsize, limit, element.reason)
+    fills = stored_fill(dataset) or bytes(element.itemsize)
+    n_fills = len(fills) // element.itemsize  # several of an array datatype
+    raw = _read_elements(dataset, element, options)
+    # The fill value is read with the elements, which gives its strings room, too.
+    values = _values(raw + fills, element, count + n_fills, dataset.file, limit)
+    if any(fill != values[-1] for fill in values[count:]):
+        raise UnsupportedFeatureError("the fill value differs within an element of an array type")
+    wide = replace(element, dtype=values.dtype)
+    return _one_chunk_of(dataset, wide, values[:count]), values[-1]
+
+
+def _values(
+    raw: bytes, element: ElementType, count: int, file: OpenFile, limit: int
+) -> NDArray[Any]:
+    """Elements of a compound, or of a member; strings take no more bytes than `limit`."""
+    match element.form:
+        case Form.MIXED:
+            return _compounds(raw, element, count, file, limit)
+        case Form.TEXT | Form.REFERENCE:
+            texts = [*_texts_of(file, element, raw)]
+            width = max(1, *map(len, texts))
+            _refuse_if_large(count * width, limit, f"members that are {element.reason}")
+            return np.array(texts, f"S{width}")
+        case Form.RAGGED:
+            raise UnsupportedFeatureError(
+                f"compounds with members that are {element.reason} have no Zarr dtype"
+            )
+    return converted(raw, element, count)
+
+
+def _compounds(
+    raw: bytes, element: ElementType, count: int, file: OpenFile, limit: int
+) -> NDArray[Any]:
+    columns = {}
+    for member, part in member_bytes(raw, element, count):
+        values = _values(part, member.element, count * member.n_elements, file, limit)
+        columns[member.name] = values.reshape(count, *member.element.subshape)
+    dtype = [(name, values.dtype, values.shape[1:]) for name, values in columns.items()]
+    compounds = np.empty(count, dtype)
+    for name, values in columns.items():
+        compounds[name] = values
+    return compounds
+
+
 # One dataset as a virtual array
 
-_RENAMED = "_nc4_non_coord_"
+RENAMED = "_nc4_non_coord_"
+"""Prefix of variables that netCDF4 renamed, as they have the name of a dimension."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +761,6 @@ def scan_array(
     dims, sizes
         Names and sizes of its dimensions. Where a size is beyond the extent of the dataset, it
         reads as fill value there.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If it cannot be served faithfully.
-    SourceFormatError
-        If the file is corrupt there.
     """
     element = _element(dataset)
     check_element_size(element.dtype)
@@ -126,7 +786,7 @@ def _ragged(
     options: ScanOptions,
 ) -> ScannedArray:
     name = plain_name(dataset.name)
-    array, row_sizes = ragged_arrays(dataset, name, element, options)
+    array, row_sizes = _ragged_arrays(dataset, name, element, options)
     attrs = _with_flags(dataset.attributes.public, element.base or element)
     reason = f"{element.reason}, whose lengths are in {name}{ROW_SIZE}"
     return ScannedArray(
@@ -139,7 +799,7 @@ def _ragged(
 
 def plain_name(name: str) -> str:
     """The name of a variable that netCDF4 renamed, as it has the name of a dimension."""
-    return name.removeprefix(_RENAMED) or name
+    return name.removeprefix(RENAMED) or name
 
 
 def _element(dataset: DatasetNode) -> ElementType:
@@ -161,7 +821,7 @@ def _scan(
         return _virtual(dataset, element, dataset.layout, options, sources, depth)
     stored: Stored | None
     if element.form is Form.MIXED:
-        stored, fill = inline_records(dataset, element, options)
+        stored, fill = _inline_records(dataset, element, options)
         element, inlined = replace(element, dtype=fill.dtype), element.reason
     else:
         fill = fill_value(dataset, element)
@@ -198,13 +858,16 @@ def _virtual(
         what = f"virtual datasets are nested {depth + 1} deep"
         raise UnsupportedFeatureError(beyond("virtual_depth", what))
 
-    def scan_source(source: DatasetNode) -> VirtualArray:
+    def scan_source(place: Location, path: str) -> VirtualArray:
+        source = dataset_node(place, path.rsplit("/", 1)[-1], path)
         if source.address not in sources:
             scanned = _scan(source, _element(source), options, sources, depth + 1)
             sources[source.address] = scanned.array
         return sources[source.address]
 
-    array, note = virtual_blocks(dataset, layout, element.dtype, fill, scan_source)
+    array, note = virtual_blocks(
+        dataset.file, layout, dataset.shape or (), element.dtype, fill, scan_source
+    )
     return ScannedArray(array, reason=note)
 
 
@@ -220,9 +883,9 @@ def _stored_or_inlined(
     if 0 in (dataset.shape or ()):
         return None, ""
     if element.form is not Form.STORED:
-        inline = inline_converted if element.form is Form.CONVERTED else inline_texts
+        inline = _inline_converted if element.form is Form.CONVERTED else _inline_texts
         return inline(dataset, element, options), element.reason
-    stored = stored_chunks(dataset, element, options)
+    stored = _stored_chunks(dataset, element, options)
     if stored is None or not stored[1].inline:
         return stored, ""
     is_compact = isinstance(dataset.layout, CompactLayout)
@@ -255,153 +918,3 @@ def _with_flags(attrs: dict[str, Any], element: ElementType) -> dict[str, Any]:
     values = np.array([value for _, value in members], element.dtype)
     meanings = " ".join(name.replace(" ", "_") for name, _ in members)
     return {**attrs, **dict(zip(CF_FLAGS, (values, meanings), strict=True))}
-
-
-# Arrays of similar datasets, described once: only the places of their chunks differ
-
-_WHAT = "a node of the chunk B-tree"
-_MOST_CHUNKS = 1024
-
-
-class NamedDataset(NamedTuple):
-    """A dataset, and names and sizes of its dimensions."""
-
-    node: DatasetNode
-    dims: tuple[str, ...]
-    sizes: tuple[int, ...]
-
-    def key(self, options: ScanOptions) -> tuple[Any, ...]:
-        """All that determines its array, except attributes and the places of its chunks."""
-        return NamedDataset, self.node.header.form, self.dims, self.sizes, options.max_chunk_bytes
-
-
-class Known(NamedTuple):
-    """An array with its chunks in the first file, and how those of its like are stored.
-
-    Attributes
-    ----------
-    offset, n_bytes
-        First byte in the first file of contiguous data, or of the leaf that lists all chunks, and
-        their size.
-    leaf
-        The form of that leaf; None for contiguous data.
-    """
-
-    array: VirtualArray
-    chunks: ChunkManifest
-    offset: int
-    n_bytes: int
-    leaf: Leaf | None
-
-
-def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOptions) -> None:
-    """Remember an array for similar datasets, if it is of a usual kind."""
-    if array.enumeration is not None or array.n_blocks != 1 or len(array.manifests) != 1:
-        return
-    node, rows = dataset.node, array.manifests[0]
-    form = node.header.form
-    is_usual = form.is_plain and EXTERNAL_FILES not in form.kinds and node.file.number == 0
-    if not (is_usual and isinstance(rows, ChunkManifest) and rows.n_rows <= _MOST_CHUNKS):
-        return
-    if array.attrs is not node.attributes.public or array.dims != dataset.dims:
-        return
-    if rows.has_filter_masks or (rows.state != ChunkState.RANGE).any():
-        return
-    stored = _stored(node, rows)
-    if stored is not None:
-        chunks = rows.with_sources(())
-        known = array.with_changes(manifests=(), attrs={})
-        n_bytes = 6000 + 100 * known.ndim + 60 * chunks.n_rows
-        offset = _address(node.header) + node.file.bytes.base_address
-        FORMS.put(dataset.key(options), Known(known, chunks, offset, *stored), n_bytes)
-
-
-def _stored(node: DatasetNode, rows: ChunkManifest) -> tuple[int, Leaf | None] | None:
-    """The last two of `Known`, if the chunks of a dataset are stored in a usual way."""
-    file, address = node.file.bytes, _address(node.header)
-    match layout := node.layout:
-        case ContiguousLayout(offset=int(offset)) if address + file.base_address == offset:
-            return int((rows.offset + rows.length).max()) - offset, None
-        case ChunkedLayout(kind=ChunkIndexKind.BTREE_V1) if address == layout.index_address:
-            is_filtered = FILTERS in node.header.kinds
-            found = read_leaf(index_request(node, layout, is_filtered=is_filtered))
-            if found is not None and found[0].is_inside and len(found[1]) == rows.n_rows:
-                return found[0].dtype.itemsize, found[0]
-    return None
-
-
-class Like(NamedTuple):
-    """A dataset that is similar to one of another file, whose array is known."""
-
-    path: str
-    header: ObjectHeader
-    known: Known
-    attrs: dict[str, Any]
-
-
-def known_array(dataset: NamedDataset, options: ScanOptions) -> Known | None:
-    """The array of a similar dataset, if there was one."""
-    known: Known | None = FORMS.get(dataset.key(options))
-    return known
-
-
-def alike_arrays(
-    file: OpenFile, datasets: Iterable[NamedDataset], options: ScanOptions
-) -> dict[str, VirtualArray]:
-    """Arrays of the datasets that are similar to datasets of other files, by path.
-
-    Other datasets, and those with anything unusual or wrong, are left to `scan_array`.
-    """
-    like = []
-    for dataset in datasets:
-        node, known = dataset.node, known_array(dataset, options)
-        if known is not None and node.file is file:
-            like.append(Like(node.path, node.header, known, node.attributes.public))
-    return arrays_like(file, like)
-
-
-def arrays_like(file: OpenFile, datasets: Iterable[Like]) -> dict[str, VirtualArray]:
-    """Known arrays with the chunks of a file, by path; not of datasets with anything unusual."""
-    arrays: dict[str, VirtualArray] = {}
-    leaves: dict[Leaf, list[tuple[Like, bytes]]] = {}
-    sources = (file.source,)
-    for like in datasets:
-        known = like.known
-        address, leaf, chunks = _address(like.header), known.leaf, known.chunks
-        if address + known.n_bytes > file.bytes.end_address:
-            continue
-        if leaf is None:
-            offset = chunks.offset + (address + file.bytes.base_address - known.offset)
-            arrays[like.path] = _filled(like, sources, offset, chunks.length)
-        else:
-            data = file.bytes.read(address, known.n_bytes, _WHAT)
-            found = FORMS.find(leaf.kind, data)
-            if found is leaf:
-                leaves.setdefault(found, []).append((like, data))
-    for leaf, alike in leaves.items():
-        nodes = np.frombuffer(b"".join([data for _, data in alike]), leaf.dtype)
-        offset = nodes["entries"]["child"].astype(np.int64) + file.bytes.base_address
-        length = nodes["entries"]["length"].astype(np.int64)
-        are_chunks = follow_each_other(file.bytes, offset, offset + length)
-        are_chunks &= length.all(axis=1)
-        for row, (like, _) in enumerate(alike):
-            if are_chunks[row]:
-                arrays[like.path] = _filled(like, sources, offset[row], length[row])
-    return arrays
-
-
-def _filled(
-    like: Like,
-    sources: tuple[Source, ...],
-    offset: NDArray[np.int64],
-    length: NDArray[np.int64],
-) -> VirtualArray:
-    """A known array with the chunks of another file."""
-    own = {"sources": sources, "offset": offset, "length": length}
-    manifest = ChunkManifest(**{**vars(like.known.chunks), **own})
-    return like.known.array.with_changes(manifests=(manifest,), attrs=like.attrs)
-
-
-def _address(header: ObjectHeader) -> int:
-    """The address of the data or the chunk index: the one part of the layout that differs."""
-    return int.from_bytes(header.differing(*header.form.first[LAYOUT]), "little")

@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 
 from gridref.errors import Place, ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
-from gridref.formats.hdf5.datatypes import ElementType, Form, converted, element_type, member_bytes
+from gridref.formats.hdf5.datatypes import (
+    WITHOUT_HEAP,
+    ElementType,
+    Form,
+    converted,
+    element_type,
+    member_bytes,
+)
 from gridref.formats.hdf5.files import OpenFile
 from gridref.formats.hdf5.headers import (
     ATTRIBUTE,
@@ -33,9 +40,9 @@ from gridref.formats.hdf5.headers import (
     ObjectHeader,
     SharedMessages,
     attribute_head_bytes,
+    read_dataspace,
 )
 from gridref.formats.hdf5.heaps import FractalHeap, records_of
-from gridref.formats.hdf5.messages import read_dataspace
 from gridref.formats.metadata import decoded
 from gridref.learned import FORMS
 
@@ -80,7 +87,7 @@ _SHARED_DATATYPE, _SHARED_DATASPACE = 0x01, 0x02
 _SIZES = struct.Struct("<HHH")
 
 
-class StoredAttribute(NamedTuple):
+class _StoredAttribute(NamedTuple):
     """An attribute as its message holds it.
 
     Attributes
@@ -100,7 +107,7 @@ class StoredAttribute(NamedTuple):
     data: bytes
 
 
-def attribute_messages(
+def _attribute_messages(
     shared: SharedMessages, messages: Sequence[HeaderMessage]
 ) -> Iterator[tuple[bytes, int]]:
     """Bodies of the attribute messages of an object, and their places."""
@@ -112,7 +119,7 @@ def attribute_messages(
             yield from ((body, address) for body in bodies)
 
 
-def cut_attribute(data: bytes) -> StoredAttribute:
+def _cut_attribute(data: bytes) -> _StoredAttribute:
     """Cut an attribute message into its parts."""
     if len(data) < 9:
         raise SourceFormatError("an attribute message is cut off")
@@ -130,11 +137,11 @@ def cut_attribute(data: bytes) -> StoredAttribute:
     name, datatype, dataspace = parts
     flags = 0 if version == 1 else data[1]
     is_shared = bool(flags & _SHARED_DATATYPE), bool(flags & _SHARED_DATASPACE)
-    return StoredAttribute(name.partition(b"\0")[0], datatype, dataspace, is_shared, data[stop:])
+    return _StoredAttribute(name.partition(b"\0")[0], datatype, dataspace, is_shared, data[stop:])
 
 
-def resolved_part(
-    shared: SharedMessages, attribute: StoredAttribute, kind: int, address: int
+def _resolved_part(
+    shared: SharedMessages, attribute: _StoredAttribute, kind: int, address: int
 ) -> bytes:
     """The message about the elements of an attribute, or about their number."""
     data = attribute.datatype if kind == DATATYPE else attribute.dataspace
@@ -160,7 +167,6 @@ _RECORDS = frozenset(
 
 _UNREAD = frozenset({b"REFERENCE_LIST", b"_nc3_strict", b"_NCProperties"})
 _KEPT_AS_BYTES = frozenset({b"_FillValue", b"missing_value"})
-_WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
 _NO_ELEMENTS = ElementType(np.dtype("V"))
 _SHORT_BYTES, _MOST_VALUES = 256, 16
 
@@ -186,13 +192,7 @@ class ObjectAttributes:
 
 
 def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
-    """Read all attributes of an object.
-
-    Raises
-    ------
-    SourceFormatError, UnsupportedFeatureError
-        If the attribute messages cannot be separated from each other.
-    """
+    """Read all attributes of an object."""
     try:
         return _read(file, header)
     except ScanError as error:
@@ -218,7 +218,7 @@ class _Attribute(NamedTuple):
 
     def is_constant(self, value: Any) -> bool:
         """Whether equal elements have this value in every file, and nobody can change it."""
-        if self.element.form not in _WITHOUT_HEAP:
+        if self.element.form not in WITHOUT_HEAP:
             return False
         is_number = isinstance(value, np.generic) and not isinstance(value, np.void)
         return is_number or isinstance(value, str) or self.is_record
@@ -286,7 +286,7 @@ def _plan(header: ObjectHeader, file: Hdf5Bytes) -> tuple[_Planned, ...] | None:
     for number, place in form.places:
         if place.kind == ATTRIBUTE:
             try:
-                stored = cut_attribute(header.blocks[number].data[place.start : place.stop])
+                stored = _cut_attribute(header.blocks[number].data[place.start : place.stop])
                 if any(stored.is_shared):
                     return None
                 shape = read_dataspace(stored.dataspace, file.length_bytes).shape
@@ -317,7 +317,7 @@ class _Found(NamedTuple):
 
 def _each_read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     """Attributes, some outside the header or unreadable."""
-    messages = attribute_messages(file.shared, header.messages)
+    messages = _attribute_messages(file.shared, header.messages)
     found = [_found(file, body, address) for body, address in messages]
     if not header.tracks_attribute_order:
         found.sort(key=lambda each: each.attribute.name)
@@ -340,15 +340,15 @@ def _found(file: OpenFile, body: bytes, address: int) -> _Found:
     if known is not None:
         return known
     try:
-        stored = cut_attribute(body)
-        shape = read_dataspace(resolved_part(file.shared, stored, DATASPACE, address), width).shape
+        stored = _cut_attribute(body)
+        shape = read_dataspace(_resolved_part(file.shared, stored, DATASPACE, address), width).shape
     except ScanError as error:
         raise error.located(file.bytes.place(address, len(body))) from None
     attribute = _named(stored.name, _NO_ELEMENTS, shape)
     if stored.name in _UNREAD:
         return _Found(attribute, None)
     try:
-        element = element_type(resolved_part(file.shared, stored, DATATYPE, address))
+        element = element_type(_resolved_part(file.shared, stored, DATATYPE, address))
         attribute = attribute._replace(element=element)
         value = _value(file, attribute, stored.data)
     except ScanError as error:
@@ -369,13 +369,12 @@ def _n_elements(data: bytes, element: ElementType, shape: tuple[int, ...]) -> in
 
 
 def _value(file: OpenFile, attribute: _Attribute, data: bytes) -> Any:
-    """The value of an attribute, out of the bytes of its elements."""
     name, element, shape = attribute.name, attribute.element, attribute.shape
     if shape is None:
         return _empty(element)
     count = _n_elements(data, element, shape)
     full = shape + element.subshape
-    if element.form in _WITHOUT_HEAP:
+    if element.form in WITHOUT_HEAP:
         if not element.text:
             return _unwrapped(converted(data, element, count).reshape(full)[()])
         raw = np.frombuffer(data, element.dtype, count).reshape(full)
@@ -436,7 +435,7 @@ def heap_values(data: bytes, element: ElementType, count: int, file: OpenFile) -
         case Form.REFERENCE:
             size = element.itemsize
             return [
-                file.paths.referenced(data[start : start + size], region=element.region)
+                file.referenced_path(data[start : start + size], region=element.region)
                 for start in range(0, count * size, size)
             ]
         case Form.RAGGED if element.base is not None:
@@ -451,7 +450,7 @@ def heap_values(data: bytes, element: ElementType, count: int, file: OpenFile) -
 def _several(data: bytes, element: ElementType, count: int, file: OpenFile) -> Any:
     """Elements as an array if they can be one, else as a list."""
     count *= math.prod(element.subshape)
-    if element.form in (Form.STORED, Form.CONVERTED):
+    if element.form in WITHOUT_HEAP:
         return converted(data, element, count).reshape(-1, *element.subshape)
     return heap_values(data, element, count, file)
 

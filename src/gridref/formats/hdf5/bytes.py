@@ -88,7 +88,8 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 """The first bytes of an HDF5 file, or of its part after a user block."""
 
 _DEFAULT_CHUNK_BTREE_K = 32
-_CHECKSUM_BYTES = 4
+CHECKSUM_BYTES = 4
+"""Size of the checksum at the end of newer structures."""
 _PARTIAL_DRIVERS = {b"NCSAfami": ("family", "h5repart"), b"NCSAmult": ("multi", "h5repack")}
 """Drivers that spread a file over several, and the tool that makes one of them."""
 _DRIVER_BYTES = 64  # hold the name of the driver, also within an object header
@@ -178,46 +179,29 @@ class Hdf5Bytes:
 
     def verified(self, data: bytes, address: int, structure: str) -> bytes:
         """A piece of metadata read from `address` without its checksum, which is verified."""
-        body, stored = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
-        if len(stored) < _CHECKSUM_BYTES or lookup3(body) != int.from_bytes(stored, "little"):
+        body, stored = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
+        if len(stored) < CHECKSUM_BYTES or lookup3(body) != int.from_bytes(stored, "little"):
             raise SourceFormatError(
                 f"the checksum of {structure} is wrong", self.place(address, len(data))
             )
         return body
 
     def read_rows(
-        self, addresses: NDArray[np.int64], length: int, structure: str
+        self, addresses: NDArray[np.int64], length: int, structure: str, *, padded: bool = False
     ) -> NDArray[np.uint8]:
-        """Exactly `length` bytes from each address on, as (n, length)."""
+        """`length` bytes from each address on, as (n, length); zeros after the file if `padded`."""
         if not len(addresses):
             return np.empty((0, length), np.uint8)
-        self.check_range(int(addresses.min()), length, structure)
-        self.check_range(int(addresses.max()), length, structure)
-        return self._rows(addresses, length, [length] * len(addresses), structure)
-
-    def read_row_starts(
-        self, addresses: NDArray[np.int64], length: int, structure: str
-    ) -> NDArray[np.uint8]:
-        """Up to `length` bytes from each address on, as (n, length), with zeros after the file."""
-        if not len(addresses):
-            return np.empty((0, length), np.uint8)
-        self.check_range(int(addresses.min()), 0, structure)
-        self.check_range(int(addresses.max()), 0, structure)
+        last = int(addresses.max())
+        for address in (int(addresses.min()), last):
+            self.check_range(address, 0 if padded else length, structure)
         lengths = np.minimum(length, self.end_address - addresses).tolist()
-        return self._rows(addresses, length, lengths, structure)
-
-    def _rows(
-        self, addresses: NDArray[np.int64], length: int, lengths: list[int], structure: str
-    ) -> NDArray[np.uint8]:
-        offsets = (addresses + self.base_address).tolist()
-        pieces = self.reader.read_many(offsets, lengths)
+        pieces = self.reader.read_many((addresses + self.base_address).tolist(), lengths)
         if [len(piece) for piece in pieces] != lengths:
-            raise SourceFormatError(
-                f"{structure} is cut off", self.place(int(addresses.max()), length)
-            )
+            raise SourceFormatError(f"{structure} is cut off", self.place(last, length))
         if min(lengths) < length:
             pieces = [piece.ljust(length, b"\0") for piece in pieces]
-        return np.frombuffer(b"".join(pieces), np.uint8).reshape(len(offsets), length)
+        return np.frombuffer(b"".join(pieces), np.uint8).reshape(len(pieces), length)
 
 
 class FieldCursor:
@@ -260,7 +244,6 @@ class FieldCursor:
             raise self.error(f"has the {name} {stored!r} instead of {value!r}")
 
     def error(self, reason: str) -> SourceFormatError:
-        """An error about this piece of metadata."""
         return SourceFormatError(f"{self.structure} {reason}", self.place)
 
 
@@ -269,14 +252,6 @@ def read_superblock(reader: ByteReader) -> Hdf5Bytes:
 
     Addresses count from the superblock, wherever it is, whatever base address it declares: so
     does the HDF5 library, as a user block may have been added or cut off after writing.
-
-    Raises
-    ------
-    SourceFormatError
-        If there is none, if it contradicts itself, if the file is shorter than it states, or if a
-        writer has not closed the file.
-    UnsupportedFeatureError
-        If it is of an unknown version.
     """
     base_address = _locate_signature(reader)
     start = base_address + len(SIGNATURE)
@@ -335,7 +310,7 @@ def _read_new(
         declared_end=end - declared,
         extension=None if extension == (1 << 8 * offset_bytes) - 1 else extension,
     )
-    n_bytes = len(SIGNATURE) + 4 + 4 * offset_bytes + _CHECKSUM_BYTES
+    n_bytes = len(SIGNATURE) + 4 + 4 * offset_bytes + CHECKSUM_BYTES
     file.read_checked(0, n_bytes, "the HDF5 superblock")
     _check_complete(file, extension)
     if version >= 3 and flags & (_OPEN_FOR_WRITING | _OPEN_FOR_SWMR):
@@ -349,7 +324,6 @@ def _read_new(
 
 
 def _widths(cursor: FieldCursor) -> tuple[int, int]:
-    """Widths of addresses and of lengths."""
     offset_bytes, length_bytes = cursor.take(1), cursor.take(1)
     for name, width in (("offsets", offset_bytes), ("lengths", length_bytes)):
         if width not in (2, 4, 8):

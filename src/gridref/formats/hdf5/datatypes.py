@@ -236,7 +236,8 @@ class Form(Enum):
     """Compounds with members that are none of the first two."""
 
 
-_WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
+WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
+"""Forms of elements that hold nothing of a heap."""
 
 
 @dataclass(frozen=True)
@@ -561,7 +562,7 @@ def _compound(datatype: Datatype) -> ElementType:
     elements = [member.element for member in members]
     orders = {element.order for element in elements} - {"|"}
     bad = [element for element in elements if not element.is_plain]
-    mixed = [element for element in bad if element.form not in _WITHOUT_HEAP]
+    mixed = [element for element in bad if element.form not in WITHOUT_HEAP]
     if mixed:
         reason = f"compounds with members that are {mixed[0].reason}"
         return ElementType(np.dtype(f"V{size}"), Form.MIXED, reason=reason, members=members)

@@ -41,7 +41,7 @@ from gridref.formats.hdf5.headers import (
     with_cache_image,
 )
 from gridref.formats.hdf5.heaps import GlobalHeap
-from gridref.formats.hdf5.links import GroupLinks, Link, LinkKind, ObjectPaths, is_group, read_links
+from gridref.formats.hdf5.links import GroupLinks, Link, LinkKind, is_group, read_links
 from gridref.formats.location import only_allowed
 from gridref.formats.options import ScanOptions
 from gridref.io import (
@@ -91,7 +91,6 @@ class BlockReader:
         return self._file.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset` on."""
         self._n_left -= length
         if self._n_left < 0:
             self._spend(0)
@@ -106,7 +105,6 @@ class BlockReader:
         return block[start : start + length]
 
     def read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
-        """Several reads at once."""
         if len(offsets) == 1:
             return [self.read(int(offsets[0]), int(lengths[0]))]
         if self._file.is_remote and self._file.size <= _READ_WHOLE_BYTES:
@@ -208,11 +206,6 @@ def virtual_file(url: str, name: str, options: ScanOptions, policy: SourcePolicy
     """The file with a source dataset of a virtual dataset; None if there is none.
 
     HDF5 looks in the folder of ``HDF5_VDS_PREFIX``, beside the file, then in the working directory.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If it may not be read.
     """
     try:
         return _first(_candidates(url, name, "HDF5_VDS_PREFIX", cwd_first=False), options, policy)
@@ -273,7 +266,6 @@ class OpenFile:
         self._headers: dict[int, ObjectHeader] = {}
         self._n_header_bytes = 0
         self._links: dict[int, GroupLinks] = {}
-        self._members: dict[int, dict[bytes, Link]] = {}
         self._external: dict[bytes, OpenFile | None] = {}
         self.reader = BlockReader(scan_file)
         self.bytes: Hdf5Bytes = _with_extension(read_superblock(self.reader))
@@ -303,20 +295,8 @@ class OpenFile:
     def heap(self) -> GlobalHeap:
         return GlobalHeap(self.bytes)
 
-    @cached_property
-    def paths(self) -> ObjectPaths:
-        return ObjectPaths(self.bytes, self.heap)
-
     def header(self, address: int) -> ObjectHeader:
-        """The object header at an address; read once.
-
-        Raises
-        ------
-        SourceFormatError
-            If it is corrupt, or overlaps with others.
-        UnsupportedFeatureError
-            If it has a message that must be understood and is not known.
-        """
+        """The object header at an address; read once."""
         header = self._headers.get(address)
         if header is None:
             header = read_header(self.bytes, address)
@@ -332,14 +312,6 @@ class OpenFile:
         if links is None:
             links = self._links[address] = read_links(self.bytes, self.header(address))
         return links
-
-    def members(self, address: int) -> dict[bytes, Link]:
-        """The links of a group by name."""
-        members = self._members.get(address)
-        if members is None:
-            members = {link.name: link for link in self.links(address).stored}
-            self._members[address] = members
-        return members
 
     @cached_property
     def type_names(self) -> dict[ElementType, str]:
@@ -358,6 +330,55 @@ class OpenFile:
                 if element is not None:
                     names.setdefault(element, link.name.decode("utf-8", "backslashreplace"))
         return names
+
+    def referenced_path(self, reference: bytes, *, region: bool) -> str:
+        """Path of the target of a stored reference to an object or a region.
+
+        It is empty for a null reference, or one to a deleted object.
+
+        Source: HDF5 File Format Specification v3, IV.A.2.d "Datatype" (class 7), III.E "Global
+        Heap" for the target of a reference to a region.
+        """
+        width = self.bytes.offset_bytes
+        address = int.from_bytes(reference[:width], "little")
+        if region and address:
+            try:
+                stored = self.heap.object(address, int.from_bytes(reference[width:], "little"))
+            except ScanError:
+                return ""
+            address = int.from_bytes(stored[:width], "little")
+        return self._paths.get(address, "") if address else ""
+
+    @cached_property
+    def _paths(self) -> dict[int, str]:
+        """The path by which HDF5 finds each object first: links as they are stored, parents first.
+
+        HDF5 finds no path through an object that it cannot read.
+
+        Source: HDF5 Reference Manual, H5Rget_name and H5Ovisit.
+        """
+        root = self.bytes.root
+        paths = {root: "/"}
+        seen = {root}
+        pending = [("", self._hard_links(root))]
+        with suppress(ScanError):
+            while pending:
+                parent, links = pending[-1]
+                link = next(links, None)
+                if link is None:
+                    pending.pop()
+                    continue
+                path = f"{parent}/{link.name.decode('utf-8', 'surrogateescape')}"
+                paths.setdefault(link.address, path)
+                if link.address not in seen:
+                    seen.add(link.address)
+                    pending.append((path, self._hard_links(link.address)))
+        return paths
+
+    def _hard_links(self, address: int) -> Iterator[Link]:
+        """Hard links of a group; none for other objects."""
+        links = self.links(address).stored if is_group(self.header(address)) else ()
+        return (link for link in links if link.kind == LinkKind.HARD)
 
     def prefetch(self, links: tuple[Link, ...]) -> None:
         """Read the targets of hard links all at once, if reading is slow."""
@@ -530,7 +551,7 @@ class _Search:
                 continue
             if not is_group(here.file.header(here.address)):
                 return Nowhere(f"{_text(path)} leads through an object that is no group")
-            link = here.file.members(here.address).get(name)
+            link = here.file.links(here.address).by_name.get(name)
             if link is None:
                 return Nowhere(f"there is no object {_text(path)}")
             target = self.link(here, link)

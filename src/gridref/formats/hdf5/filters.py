@@ -126,13 +126,7 @@ class Filter(NamedTuple):
 
 
 def filter_codecs(filters: tuple[Filter, ...]) -> tuple[Codec, ...]:
-    """The bytes -> bytes codecs of filters.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        For a filter that nothing here can decode, by number and name.
-    """
+    """The bytes -> bytes codecs of filters."""
     return tuple(map(_decoder, filters))
 
 

@@ -13,25 +13,32 @@ from contextlib import suppress
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.findings import Findings
 from gridref.formats.hdf5.arrays import (
-    NamedDataset,
+    ROW_SIZE,
     ScannedArray,
-    alike_arrays,
     plain_name,
-    remember_array,
+    sample_dimension,
     scan_array,
 )
 from gridref.formats.hdf5.bytes import SIGNATURE, FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.files import OpenFile, open_file
-from gridref.formats.hdf5.headers import FILE_SPACE_INFO, SYMBOL_TABLE, read_header
-from gridref.formats.hdf5.inline import ROW_SIZE, sample_dimension
-from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
-from gridref.formats.hdf5.siblings import ScannedFile, describe_as_sibling, keep_for_siblings
+from gridref.formats.hdf5.headers import (
+    FILE_SPACE_INFO,
+    SYMBOL_TABLE,
+    ChunkedLayout,
+    read_header,
+)
+from gridref.formats.hdf5.siblings import (
+    alike_arrays,
+    describe_as_sibling,
+    keep_for_siblings,
+    remember_array,
+)
 from gridref.formats.hdf5.tree import (
     NAMED_DATATYPE,
     DatasetNode,
+    DimensionNames,
     GroupNode,
     is_not_a_variable,
-    name_dimensions,
     read_tree,
 )
 from gridref.formats.options import ScanOptions
@@ -57,7 +64,7 @@ def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
         group = scan.group(root)
         scan.settle_damaged(group)
         group = group.with_changes(report=scan.findings.report(options))
-        keep_for_siblings(opened, ScannedFile(root, scan.named, group), options)
+        keep_for_siblings(opened, root, scan.dimensions, group, options)
         return group
 
 
@@ -76,15 +83,11 @@ def _chunk_indexes(file: OpenFile, root: GroupNode) -> Iterator[int]:
 
 
 class _Scan:
-    """The scan of one file; it collects findings and refused objects."""
-
     def __init__(self, file: OpenFile, options: ScanOptions, root: GroupNode) -> None:
         self.file = file
         self.options = options
-        self.dimensions = name_dimensions(root, options.phony_dims)
-        everything = (node for group in root.walk() for node in group.datasets.values())
-        shown = (node for node in everything if node.shape is not None)
-        self.alike = alike_arrays(file, map(self.named, shown), options)
+        self.dimensions = DimensionNames(root, options.phony_dims)
+        self.alike = alike_arrays(file, root, self.dimensions, options)
         self.findings = Findings(file.source.url)
         self.damaged: list[tuple[DatasetNode, SourceFormatError]] = []
 
@@ -108,19 +111,16 @@ class _Scan:
         unlimited = self.dimensions.unlimited.get(node.path, frozenset())
         return VirtualGroup(arrays, groups, node.attributes.public, unlimited_dims=unlimited)
 
-    def named(self, dataset: DatasetNode) -> NamedDataset:
-        path, dimensions = dataset.path, self.dimensions
-        return NamedDataset(dataset, dimensions.names[path], dimensions.sizes[path])
-
     def scanned(self, dataset: DatasetNode) -> ScannedArray:
         """The array of a dataset, taken from a similar one of another file or described anew."""
-        array = self.alike.get(dataset.path)
+        path, dimensions = dataset.path, self.dimensions
+        array = self.alike.get(path)
         if array is not None:
             return ScannedArray(array)
-        named = self.named(dataset)
-        scanned = scan_array(dataset, named.dims, named.sizes, self.options)
+        names, sizes = dimensions.names[path], dimensions.sizes[path]
+        scanned = scan_array(dataset, names, sizes, self.options)
         if scanned.fate is Fate.TAKEN and scanned.row_sizes is None:
-            remember_array(named, scanned.array, self.options)
+            remember_array(dataset, dimensions, scanned.array, self.options)
         return scanned
 
     def dataset(self, dataset: DatasetNode, group: GroupNode) -> ScannedArray | None:
@@ -209,7 +209,7 @@ def hdf5_organisation(
             "user block bytes": opened.bytes.base_address,
             "file space strategy": strategy,
             "file space page bytes": page_bytes,
-            "groups as symbol tables": _has_symbol_tables(opened),
+            "groups as symbol tables": SYMBOL_TABLE in opened.header(opened.bytes.root).kinds,
         }
     advice = _gathering(metadata, page_bytes if strategy == "page" else None)
     return Organisation(facts, indexes, tuple(advice))
@@ -236,22 +236,11 @@ def _file_space(file: Hdf5Bytes) -> tuple[str, int | None]:
 
 
 def _indexes(root: GroupNode) -> Iterator[tuple[str, str]]:
-    for group in root.walk():
-        for dataset in group.datasets.values():
-            kind = _index_of(dataset)
-            if kind is not None:
-                yield dataset.path.lstrip("/"), kind.name.lower().replace("_", " ")
-
-
-def _index_of(dataset: DatasetNode) -> ChunkIndexKind | None:
-    with suppress(ScanError):  # the scan reports it
-        return dataset.layout.kind if isinstance(dataset.layout, ChunkedLayout) else None
-    return None
-
-
-def _has_symbol_tables(file: OpenFile) -> bool:
-    """Whether groups are indexed the old way, by a B-tree and a heap each."""
-    return SYMBOL_TABLE in file.header(file.bytes.root).kinds
+    for dataset in (each for group in root.walk() for each in group.datasets.values()):
+        with suppress(ScanError):  # the scan reports it
+            if isinstance(dataset.layout, ChunkedLayout):
+                kind = dataset.layout.kind.name.lower().replace("_", " ")
+                yield dataset.path.lstrip("/"), kind
 
 
 def _gathering(metadata: MetadataPieces, page_bytes: int | None) -> Iterator[Advice]:

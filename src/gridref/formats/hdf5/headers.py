@@ -1,8 +1,10 @@
-"""Read object headers of HDF5 files, with shared messages and metadata cache images.
+"""Read object headers of HDF5 files, and what they say about the shape and the place of data.
 
 `read_header` takes the address of an object and returns its header messages. `SharedMessages`
 finds the messages that several headers share. `with_cache_image` reads a file whose metadata is in
-the image of the metadata cache.
+the image of the metadata cache. `read_dataspace` returns the shape of a dataset or attribute, and
+its maximum shape. `data_layout_of` returns the place of a dataset's data: in the header, in one
+piece, in chunks with an index, or in the source datasets of a virtual one.
 
 The files of a series have nearly identical object headers: only addresses and attribute values
 differ. Blocks that are equal apart from those share one `BlockForm`, which records where their
@@ -16,18 +18,24 @@ in IV.A.2 for the body that stands for a shared message.
 
 Source for cache images: HDF5 1.10 on, ``H5Cimage.c`` ("Metadata Cache Image block") and
 ``H5Omdci.c``. The HDF5 File Format Specification v3, IV.A.2, describes neither.
+
+Source for dataspace and layout: HDF5 File Format Specification v3, IV.A.2.b "The Dataspace
+Message", IV.A.2.i "The Data Layout Message".
 """
 
 from __future__ import annotations
 
+import math
+import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from enum import IntEnum
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.bytes import ByteReader, FieldCursor, Hdf5Bytes
+from gridref.formats.hdf5.bytes import CHECKSUM_BYTES, ByteReader, FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.heaps import FractalHeap
 from gridref.learned import FORMS
 
@@ -114,7 +122,6 @@ class HeaderForm:
 
     @cached_property
     def first(self) -> dict[int, tuple[int, MessagePlace]]:
-        """The first message of each kind."""
         return {place.kind: (number, place) for number, place in reversed(self.places)}
 
     @cached_property
@@ -127,7 +134,7 @@ class HeaderForm:
         return not any(place.is_shared for _, place in self.places)
 
 
-def remember_form(data: bytes, kind: BlockKind, places: list[MessagePlace]) -> BlockForm:
+def _remember_form(data: bytes, kind: BlockKind, places: list[MessagePlace]) -> BlockForm:
     """Remember the messages of a block."""
     places = [place._replace(differs=_differing(data, place, kind)) for place in places]
     form = BlockForm(tuple(places))
@@ -135,7 +142,7 @@ def remember_form(data: bytes, kind: BlockKind, places: list[MessagePlace]) -> B
     return FORMS.keep(kind, data, holes, form, 1000 + 400 * len(places))
 
 
-def form_of_blocks(blocks: tuple[BlockForm, ...]) -> HeaderForm:
+def _form_of_blocks(blocks: tuple[BlockForm, ...]) -> HeaderForm:
     """The form of a header with such blocks."""
     key = HeaderForm, blocks
     known: HeaderForm | None = FORMS.get(key)
@@ -198,7 +205,6 @@ _FIRST_READ_BYTES = 512
 _WHAT = "the object header"
 _LAST_KNOWN_MESSAGE = 0x18
 _SHARED_FLAG, _MUST_BE_KNOWN_FLAG = 0x02, 0x80
-_CHECKSUM_BYTES = 4
 
 
 class HeaderMessage(NamedTuple):
@@ -253,11 +259,10 @@ class ObjectHeader:
     @cached_property
     def form(self) -> HeaderForm:
         """What it has in common with headers of other files."""
-        return form_of_blocks(tuple([block.form for block in self.blocks]))
+        return _form_of_blocks(tuple([block.form for block in self.blocks]))
 
     @cached_property
     def messages(self) -> tuple[HeaderMessage, ...]:
-        """Its messages, those in continuation blocks included."""
         return tuple([self._message(*place) for place in self.form.places])
 
     @property
@@ -328,7 +333,7 @@ def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[bytes, 
         reason = f"has the unknown version {version}" if version != 2 else "is cut off"
         raise SourceFormatError(f"{_WHAT} {reason}", file.place(address, len(head)))
     size = int.from_bytes(head[at:start], "little")
-    whole = _extended(file, address, head, start + size + _CHECKSUM_BYTES)
+    whole = _extended(file, address, head, start + size + CHECKSUM_BYTES)
     body = file.verified(whole, address, _WHAT)
     kind = BlockKind(2, flags, file.offset_bytes, file.length_bytes)
     return body[start:], address + start, kind
@@ -356,7 +361,7 @@ def _next_block(file: Hdf5Bytes, kind: BlockKind, address: int, length: int) -> 
 def _block(file: Hdf5Bytes, data: bytes, address: int, kind: BlockKind) -> HeaderBlock:
     form = FORMS.find(kind, data)
     if form is None:
-        form = remember_form(data, kind, _divided(file, data, address, kind))
+        form = _remember_form(data, kind, _divided(file, data, address, kind))
     return HeaderBlock(data, address, form)
 
 
@@ -423,13 +428,7 @@ class SharedMessages:
         return original
 
     def decoded[T](self, header: ObjectHeader, kind: int, decode: Callable[[bytes], T]) -> T | None:
-        """What the first message of a kind in a header says; None if there is none.
-
-        Raises
-        ------
-        SourceFormatError, UnsupportedFeatureError
-            The errors of `decode`, with the message's place in the file.
-        """
+        """What the first message of a kind in a header says; None if there is none."""
         message = header.first(kind)
         if message is None:
             return None
@@ -544,15 +543,12 @@ class _Overlaid:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file."""
         return self._reader.size_bytes
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset` on."""
         return self._overlay(offset, self._reader.read(offset, length))
 
     def read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
-        """Several reads at once."""
         return list(map(self._overlay, offsets, self._reader.read_many(offsets, lengths)))
 
     def _overlay(self, offset: int, data: bytes) -> bytes:
@@ -566,3 +562,310 @@ class _Overlaid:
                 at = max(0, start - offset)
                 data = data[:at] + inside + data[at + len(inside) :]
         return data
+
+
+# The dataspace message: shape and maximum shape
+
+_MAX_RANK = 32
+_MAX_EXTENT = (1 << 63) - 1
+_HEADER_BYTES = {1: 8, 2: 4}
+_HAS_MAXIMUM = 0x01
+_NULL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Dataspace:
+    """Extents of a dataset or an attribute.
+
+    Attributes
+    ----------
+    shape
+        Extents now; None for a null dataspace, which holds no elements.
+    maxshape
+        Greatest extents; None: without limit.
+    """
+
+    shape: tuple[int, ...] | None
+    maxshape: tuple[int | None, ...]
+
+
+@FORMS.remembers
+def read_dataspace(message: bytes, length_bytes: int) -> Dataspace:
+    """Decode a dataspace message.
+
+    Parameters
+    ----------
+    length_bytes
+        Width of a length in the file.
+    """
+    if len(message) < 4:
+        raise SourceFormatError("the dataspace message is cut off")
+    version, rank, flags = message[:3]
+    start = _HEADER_BYTES.get(version)
+    if start is None:
+        raise SourceFormatError(f"the dataspace message has the unknown version {version}")
+    if rank > _MAX_RANK:
+        raise SourceFormatError(f"the dataspace message declares {rank} dimensions")
+    if version == 2 and message[3] == _NULL:
+        return Dataspace(None, ())
+    shape = _extents(message, start, rank, length_bytes)
+    if max(shape, default=0) > _MAX_EXTENT:
+        raise SourceFormatError(f"the dataspace message declares the extents {shape}")
+    if not flags & _HAS_MAXIMUM:
+        return Dataspace(shape, shape)
+    unlimited = (1 << 8 * length_bytes) - 1
+    largest = _extents(message, start + rank * length_bytes, rank, length_bytes)
+    if any(most < extent for extent, most in zip(shape, largest, strict=True)):
+        raise SourceFormatError(f"the dataspace's extents {shape} are larger than {largest}")
+    return Dataspace(shape, tuple(None if most == unlimited else most for most in largest))
+
+
+def _extents(message: bytes, start: int, rank: int, width: int) -> tuple[int, ...]:
+    stop = start + rank * width
+    if stop > len(message):
+        raise SourceFormatError("the dataspace message is cut off")
+    return tuple(
+        int.from_bytes(message[at : at + width], "little") for at in range(start, stop, width)
+    )
+
+
+# The data layout message: the place of a dataset's data, or of its chunk index
+
+_MAX_DIMENSIONS = 33  # 32 of the dataspace, and the element size
+_PARTIAL_CHUNKS_UNFILTERED = 0x01
+_SINGLE_CHUNK_FILTERED = 0x02
+
+
+class ChunkIndexKind(IntEnum):
+    """Kinds of chunk indexes, numbered as in version 4 of the message, which lacks number 0."""
+
+    BTREE_V1 = 0
+    SINGLE_CHUNK = 1
+    IMPLICIT = 2
+    FIXED_ARRAY = 3
+    EXTENSIBLE_ARRAY = 4
+    BTREE_V2 = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CompactLayout:
+    """The data is in the object header itself.
+
+    Attributes
+    ----------
+    offset
+        First byte in the file, user block included.
+    """
+
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContiguousLayout:
+    """The data is in one piece.
+
+    Attributes
+    ----------
+    offset
+        First byte in the file, user block included; None if never allocated (or stored in
+        external files).
+    size_bytes
+        Size of the data; None if an old version of the message does not state it.
+    """
+
+    offset: int | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualLayout:
+    """The data is in other datasets.
+
+    Attributes
+    ----------
+    heap_address, heap_index
+        Collection of the global heap that holds the mappings, and their number in it; no address
+        if there are no mappings.
+    """
+
+    heap_address: int | None
+    heap_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedLayout:
+    """The data is in chunks.
+
+    Attributes
+    ----------
+    chunk_shape
+        Elements of a chunk along each dimension.
+    element_bytes
+        Size of an element in the file.
+    index_address
+        Address of the index; None if no chunk was ever allocated.
+    partial_chunks_unfiltered
+        Chunks that extend beyond the dataset are stored without any filter, whatever their filter
+        mask.
+    single_chunk
+        Stored size and filter mask of a filtered single chunk.
+    """
+
+    kind: ChunkIndexKind
+    chunk_shape: tuple[int, ...]
+    element_bytes: int
+    index_address: int | None
+    partial_chunks_unfiltered: bool = False
+    single_chunk: tuple[int, int] | None = None
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Size of an unfiltered chunk."""
+        return math.prod(self.chunk_shape) * self.element_bytes
+
+
+DataLayout = CompactLayout | ContiguousLayout | ChunkedLayout | VirtualLayout
+
+
+def data_layout_of(
+    file: Hdf5Bytes, messages: Iterable[HeaderMessage], header_address: int
+) -> DataLayout:
+    """The layout of a dataset: one of the messages of the object header at `header_address`.
+
+    HDF5 File Format Specification v3, IV.A.2.i; version 5 of the message (HDF5 2.0) differs from
+    version 4 only in the width of stored sizes inside chunk indexes.
+    """
+    layouts = [m for m in messages if m.kind == LAYOUT]
+    if len(layouts) != 1:
+        raise SourceFormatError(
+            f"the object header has {len(layouts)} data layout messages instead of 1",
+            file.place(header_address),
+        )
+    return _decode(file, layouts[0])
+
+
+def _decode(file: Hdf5Bytes, message: HeaderMessage) -> DataLayout:
+    place = partial(file.place, message.address, len(message.data))
+    cursor = FieldCursor(message.data, "the data layout message", place)
+    if message.is_shared:
+        raise UnsupportedFeatureError("the data layout message is shared", cursor.place)
+    version = cursor.take(1)
+    if version in (1, 2):
+        return _decode_v1(file, message, cursor)
+    if version not in (3, 4, 5):
+        raise UnsupportedFeatureError(
+            f"the data layout message has the unknown version {version}", cursor.place
+        )
+    layout_class = cursor.take(1)
+    if layout_class == 0:
+        return _compact(file, message, cursor, cursor.take(2))
+    if layout_class == 1:
+        return ContiguousLayout(
+            _offset(file, cursor.take(file.offset_bytes)), cursor.take(file.length_bytes)
+        )
+    if layout_class == 2:
+        return _chunked_v3(file, cursor) if version == 3 else _chunked_v4(file, cursor)
+    if layout_class == 3 and version > 3:
+        heap_address = cursor.take(file.offset_bytes)
+        return VirtualLayout(
+            None if heap_address == file.undefined_address else heap_address, cursor.take(4)
+        )
+    raise UnsupportedFeatureError(
+        f"the data layout has the unknown class {layout_class}", cursor.place
+    )
+
+
+def _decode_v1(file: Hdf5Bytes, message: HeaderMessage, cursor: FieldCursor) -> DataLayout:
+    """Versions 1 and 2, up to HDF5 1.6."""
+    n_dimensions, layout_class = cursor.take(1), cursor.take(1)
+    if not 0 < n_dimensions <= _MAX_DIMENSIONS:
+        raise cursor.error(f"declares {n_dimensions} dimensions")
+    cursor.take_bytes(5)
+    address = cursor.take(file.offset_bytes) if layout_class != 0 else None
+    lengths = [cursor.take(4) for _ in range(n_dimensions)]
+    if layout_class == 0:
+        return _compact(file, message, cursor, cursor.take(4))
+    if layout_class == 1:
+        return ContiguousLayout(_offset(file, address), None)
+    if layout_class == 2:
+        return _chunked(file, cursor, ChunkIndexKind.BTREE_V1, lengths, address)
+    raise UnsupportedFeatureError(
+        f"the data layout has the unknown class {layout_class}", cursor.place
+    )
+
+
+def _chunked_v3(file: Hdf5Bytes, cursor: FieldCursor) -> ChunkedLayout:
+    n_dimensions = cursor.take(1)
+    address = cursor.take(file.offset_bytes)
+    n_lengths = min(n_dimensions, _MAX_DIMENSIONS + 1)
+    lengths = struct.unpack(f"<{n_lengths}I", cursor.take_bytes(4 * n_lengths))
+    return _chunked(file, cursor, ChunkIndexKind.BTREE_V1, lengths, address)
+
+
+def _chunked_v4(file: Hdf5Bytes, cursor: FieldCursor) -> ChunkedLayout:
+    flags, n_dimensions, width = cursor.take(1), cursor.take(1), cursor.take(1)
+    if flags & ~(_PARTIAL_CHUNKS_UNFILTERED | _SINGLE_CHUNK_FILTERED):
+        raise UnsupportedFeatureError(
+            f"the data layout message has unknown flags {flags:#x}", cursor.place
+        )
+    if not 0 < width <= 8:
+        raise cursor.error(f"declares chunk lengths of {width} bytes")
+    lengths = [cursor.take(width) for _ in range(min(n_dimensions, _MAX_DIMENSIONS + 1))]
+    number = cursor.take(1)
+    if number == ChunkIndexKind.BTREE_V1 or number > max(ChunkIndexKind):
+        raise UnsupportedFeatureError(
+            f"chunks are indexed in the unknown way {number}", cursor.place
+        )
+    kind = ChunkIndexKind(number)
+    single_chunk = None
+    if kind == ChunkIndexKind.SINGLE_CHUNK and flags & _SINGLE_CHUNK_FILTERED:
+        single_chunk = (cursor.take(file.length_bytes), cursor.take(4))
+    # The index's own header repeats its creation parameters.
+    cursor.take_bytes(
+        {
+            ChunkIndexKind.FIXED_ARRAY: 1,
+            ChunkIndexKind.EXTENSIBLE_ARRAY: 5,
+            ChunkIndexKind.BTREE_V2: 6,
+        }.get(kind, 0)
+    )
+    address = cursor.take(file.offset_bytes)
+    unfiltered = bool(flags & _PARTIAL_CHUNKS_UNFILTERED)
+    return _chunked(file, cursor, kind, lengths, address, unfiltered, single_chunk)
+
+
+def _chunked(
+    file: Hdf5Bytes,
+    cursor: FieldCursor,
+    kind: ChunkIndexKind,
+    lengths: Sequence[int],
+    address: int | None,
+    partial_chunks_unfiltered: bool = False,
+    single_chunk: tuple[int, int] | None = None,
+) -> ChunkedLayout:
+    if not 2 <= len(lengths) <= _MAX_DIMENSIONS:
+        raise cursor.error(f"declares {len(lengths)} dimensions for a chunked dataset")
+    if not all(lengths):
+        raise cursor.error(f"declares chunks of shape {tuple(lengths)}")
+    return ChunkedLayout(
+        kind,
+        tuple(lengths[:-1]),
+        lengths[-1],
+        None if address == file.undefined_address else address,
+        partial_chunks_unfiltered,
+        single_chunk,
+    )
+
+
+def _compact(
+    file: Hdf5Bytes, message: HeaderMessage, cursor: FieldCursor, size: int
+) -> CompactLayout:
+    start = cursor.position
+    cursor.take_bytes(size)
+    return CompactLayout(file.base_address + message.address + start, size)
+
+
+def _offset(file: Hdf5Bytes, address: int | None) -> int | None:
+    if address is None or address == file.undefined_address:
+        return None
+    return file.base_address + address

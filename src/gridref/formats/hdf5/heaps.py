@@ -2,7 +2,7 @@
 
 This module reads version 2 B-trees of links, attributes and heap objects; local heaps; fractal
 heaps; and the global heap. Each reader takes the address of a structure, checks it, and returns
-records or bytes. Trees of chunks can be very large: `gridref.formats.hdf5.chunk_trees` reads those.
+records or bytes. Trees of chunks can be very large: `gridref.formats.hdf5.chunks` reads those.
 
 Source: HDF5 File Format Specification v3, III.A.2 "Version 2 B-trees" (records of types 1 and 2),
 III.D "Local Heaps", III.E "Global Heap", III.G "Fractal Heap"; IV.A.2.d, "Variable-length", for the
@@ -18,7 +18,7 @@ from itertools import islice
 
 from gridref.cache import LRU, cache_bytes
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
+from gridref.formats.hdf5.bytes import CHECKSUM_BYTES, FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.filters import Filter, read_filters, unfiltered
 from gridref.learned import FORMS
 from gridref.limits import beyond, limits
@@ -26,7 +26,6 @@ from gridref.limits import beyond, limits
 # Version 2 B-trees: headers, and all records of small trees
 
 NODE_PREFIX_BYTES = 6
-_CHECKSUM_BYTES = 4
 _MAX_DEPTH = 32
 
 
@@ -79,7 +78,7 @@ class BTreeV2:
 def read_btree_v2(file: Hdf5Bytes, address: int, structure: str) -> BTreeV2:
     """Read the header of a tree; `structure` names the tree in errors."""
     structure = f"the header of {structure}"
-    n_bytes = 16 + file.offset_bytes + 2 + file.length_bytes + _CHECKSUM_BYTES
+    n_bytes = 16 + file.offset_bytes + 2 + file.length_bytes + CHECKSUM_BYTES
     cursor = file.read_checked(address, n_bytes, structure)
     cursor.expect(b"BTHD", "signature")
     version, record_type = cursor.take(1), cursor.take(1)
@@ -109,7 +108,7 @@ def _levels(
     cursor: FieldCursor, offset_bytes: int, node_bytes: int, record_bytes: int, depth: int
 ) -> tuple[NodeLevel, ...]:
     """Sizes of the nodes of each level; pointers are only as wide as the counts they hold."""
-    overhead = NODE_PREFIX_BYTES + _CHECKSUM_BYTES
+    overhead = NODE_PREFIX_BYTES + CHECKSUM_BYTES
     most = max(0, node_bytes - overhead) // record_bytes
     levels = [NodeLevel(most, most)]
     count_bytes = _width(most)
@@ -169,7 +168,7 @@ def _records(
         raise SourceFormatError(f"{structure} has an impossible number of records", place)
     pointers = NODE_PREFIX_BYTES + n_records * width
     used = pointers + ((n_records + 1) * level.pointer_bytes if depth else 0)
-    cursor = file.read_checked(address, used + _CHECKSUM_BYTES, structure)
+    cursor = file.read_checked(address, used + CHECKSUM_BYTES, structure)
     cursor.expect(b"BTIN" if depth else b"BTLF", "signature")
     cursor.expect(bytes([0, tree.record_type]), "version and record type")
     data = cursor.data
@@ -226,13 +225,7 @@ class LocalHeap:
             piece = int.from_bytes(self._data[piece : piece + width], "little")
 
     def text(self, offset: int) -> bytes:
-        """The string that begins at an offset.
-
-        Raises
-        ------
-        SourceFormatError
-            If there is none, or strings of more bytes than the heap has were taken.
-        """
+        """The string that begins at an offset."""
         stop = self._data.find(b"\0", offset)
         if stop < 0:
             raise self._cursor.error(f"has no string at {offset}")
@@ -272,7 +265,6 @@ class _Sizes:
 
     @property
     def offset_bytes(self) -> int:
-        """Size of an offset into the heap."""
         return -(-self.max_bits // 8)
 
     @property
@@ -327,7 +319,7 @@ class FractalHeap:
         self._sizes = _Sizes(width, first_block, max_direct, max_bits)
         self._check(cursor)
         self._head_bytes = 5 + file.offset_bytes + self._sizes.offset_bytes
-        self._head_bytes += _CHECKSUM_BYTES if self._has_checksums else 0
+        self._head_bytes += CHECKSUM_BYTES if self._has_checksums else 0
         self._last = 0, b""  # start in the heap of the block that was used last
         self._length_bytes = -(-min(max_direct, max_managed).bit_length() // 8)
         if n_filter_bytes:
@@ -335,7 +327,6 @@ class FractalHeap:
             self._filters = read_filters(cursor.take_bytes(n_filter_bytes))
 
     def _check(self, cursor: FieldCursor) -> None:
-        """Raise if the header is impossible."""
         sizes = self._sizes
         sizes_fit = (
             all(
@@ -351,16 +342,7 @@ class FractalHeap:
             raise cursor.error(f"declares {self._n_rows} rows and ids of {self.id_bytes} bytes")
 
     def get(self, heap_id: bytes) -> bytes:
-        """An object.
-
-        Raises
-        ------
-        SourceFormatError
-            If it does not exist, if the structures on the way to it are corrupt, or if objects
-            overlap so much that they are far more than the file can hold.
-        UnsupportedFeatureError
-            If the id is of an unknown kind.
-        """
+        """An object."""
         data = self._object(heap_id)
         self._n_left -= len(data)
         if self._n_left < 0:
@@ -442,7 +424,6 @@ class FractalHeap:
         return unfiltered(data, self._filters, mask, n_bytes)
 
     def _managed(self, offset: int, length: int) -> bytes:
-        """An object in a direct block."""
         start, block = self._last
         inside = offset - start
         if not 0 <= inside < len(block):
@@ -477,7 +458,7 @@ class FractalHeap:
         n_direct = sizes.n_direct_rows * sizes.width
         if address not in self._blocks:
             n_children = n_rows * sizes.width
-            n_bytes = 5 + file.offset_bytes + sizes.offset_bytes + _CHECKSUM_BYTES
+            n_bytes = 5 + file.offset_bytes + sizes.offset_bytes + CHECKSUM_BYTES
             n_bytes += n_children * file.offset_bytes + min(n_direct, n_children) * more
             cursor = file.read_checked(address, n_bytes, "an indirect block of " + _FRACTAL_HEAP)
             self._expect_head(cursor, b"FHIB", offset)
@@ -500,8 +481,8 @@ class FractalHeap:
             if self._has_checksums:
                 # The checksum of the whole block, with zeros in the checksum's own place.
                 at = cursor.position
-                blank = data[:at] + bytes(_CHECKSUM_BYTES) + data[at + _CHECKSUM_BYTES :]
-                file.verified(blank + data[at : at + _CHECKSUM_BYTES], address, structure)
+                blank = data[:at] + bytes(CHECKSUM_BYTES) + data[at + CHECKSUM_BYTES :]
+                file.verified(blank + data[at : at + CHECKSUM_BYTES], address, structure)
             self._blocks[address] = data
         return self._blocks[address]
 
@@ -526,7 +507,7 @@ def _read_header(file: Hdf5Bytes, address: int) -> FieldCursor:
     n_filter_bytes = int.from_bytes(head[7:9], "little")
     if n_filter_bytes:
         n_bytes += file.length_bytes + 4 + n_filter_bytes
-    cursor = file.read_checked(address, n_bytes + _CHECKSUM_BYTES, structure)
+    cursor = file.read_checked(address, n_bytes + CHECKSUM_BYTES, structure)
     cursor.expect(b"FRHP\0", "signature and version")
     return cursor
 

@@ -1,28 +1,23 @@
-"""Read links of HDF5 groups, and references to objects and regions.
+"""Read links of HDF5 groups.
 
 `read_links` takes the header of a group and returns its links. Old groups have a symbol table: a
 version 1 B-tree of symbol nodes, with the names in a local heap. New groups have link messages, in
-the header or, if there are many, in a fractal heap. `ObjectPaths` turns references to objects and
-regions into paths.
+the header or, if there are many, in a fractal heap.
 
-Source for links: HDF5 File Format Specification v3, III.A.1 "Version 1 B-trees", III.A.2 "Version 2
+Source: HDF5 File Format Specification v3, III.A.1 "Version 1 B-trees", III.A.2 "Version 2
 B-trees" (records of type 5), III.B "Group Symbol Table Nodes", III.C "Symbol Table Entry", III.D
 "Local Heaps", IV.A.2.c "Link Info", IV.A.2.g "Link", IV.A.2.r "Symbol Table Message".
-
-Source for references: HDF5 File Format Specification v3, IV.A.2.d "Datatype" (class 7), III.E
-"Global Heap" for the target of a reference to a region.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from gridref.errors import ScanError, SourceFormatError
+from gridref.errors import SourceFormatError
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes, lookup3
 from gridref.formats.hdf5.headers import (
     LINK,
@@ -30,9 +25,8 @@ from gridref.formats.hdf5.headers import (
     SYMBOL_TABLE,
     HeaderMessage,
     ObjectHeader,
-    read_header,
 )
-from gridref.formats.hdf5.heaps import FractalHeap, GlobalHeap, LocalHeap, records_of
+from gridref.formats.hdf5.heaps import FractalHeap, LocalHeap, records_of
 from gridref.learned import FORMS
 
 # The links of a group, in old and in new groups
@@ -79,7 +73,7 @@ class Link(NamedTuple):
     order: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupLinks:
     """All links of a group.
 
@@ -91,6 +85,10 @@ class GroupLinks:
 
     stored: tuple[Link, ...]
     listed: tuple[Link, ...]
+
+    @cached_property
+    def by_name(self) -> dict[bytes, Link]:
+        return {link.name: link for link in self.stored}
 
 
 def is_group(header: ObjectHeader) -> bool:
@@ -310,64 +308,3 @@ def _symbols(file: Hdf5Bytes, address: int, heap: LocalHeap) -> Iterator[Link]:
             yield Link(name, LinkKind.SOFT, target=target)
         else:
             yield Link(name, LinkKind.HARD, address=header)
-
-
-# References to objects and regions, as paths
-
-
-class ObjectPaths:
-    """Paths of the objects of a file."""
-
-    def __init__(self, file: Hdf5Bytes, heap: GlobalHeap) -> None:
-        self._file = file
-        self._heap = heap
-
-    def referenced(self, reference: bytes, *, region: bool) -> str:
-        """Path of the target of a stored reference.
-
-        Returns
-        -------
-        str
-            Empty for a null reference, or one to a deleted object.
-        """
-        width = self._file.offset_bytes
-        address = int.from_bytes(reference[:width], "little")
-        if region and address:
-            try:
-                stored = self._heap.object(address, int.from_bytes(reference[width:], "little"))
-            except ScanError:
-                return ""
-            address = int.from_bytes(stored[:width], "little")
-        return self._by_address.get(address, "") if address else ""
-
-    @cached_property
-    def _by_address(self) -> dict[int, str]:
-        """The path by which HDF5 finds each object first: links as they are stored, parents first.
-
-        HDF5 finds no path through an object that it cannot read.
-
-        Source: HDF5 Reference Manual, H5Rget_name and H5Ovisit.
-        """
-        root = self._file.root
-        paths = {root: "/"}
-        seen = {root}
-        pending = [("", self._links(root))]
-        with suppress(ScanError):
-            while pending:
-                parent, links = pending[-1]
-                link = next(links, None)
-                if link is None:
-                    pending.pop()
-                    continue
-                path = f"{parent}/{link.name.decode('utf-8', 'surrogateescape')}"
-                paths.setdefault(link.address, path)
-                if link.address not in seen:
-                    seen.add(link.address)
-                    pending.append((path, self._links(link.address)))
-        return paths
-
-    def _links(self, address: int) -> Iterator[Link]:
-        """Hard links of a group; none for other objects."""
-        header = read_header(self._file, address)
-        links = read_links(self._file, header).stored if is_group(header) else ()
-        return (link for link in links if link.kind == LinkKind.HARD)

@@ -22,12 +22,10 @@ from h5py import h5d, h5p, h5r, h5s
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
+from gridref.formats.hdf5.arrays import RENAMED, ROW_SIZE
 from gridref.formats.hdf5.datatypes import ElementType, Form, element_type
-from gridref.formats.hdf5.inline import ROW_SIZE
 from gridref.io import absolute_url, collector_paused, is_local, open_for_scan
 from gridref.model.array import zero_of
-
-_RENAMED = "_nc4_non_coord_"
 
 WHOLE_BYTES = 16 << 20
 """Remote files of up to so many bytes are read by one request."""
@@ -319,7 +317,7 @@ def _plain(value: NDArray[Any]) -> Any:
 
 def _open_named(file: h5py.File, path: str) -> Any:
     group, _, name = path.strip("/").rpartition("/")
-    for candidate in (_RENAMED + name, name):
+    for candidate in (RENAMED + name, name):
         full = f"{group}/{candidate}".strip("/").encode("utf-8", "surrogateescape")
         try:
             did = h5d.open(file.id, full)

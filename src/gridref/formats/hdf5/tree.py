@@ -1,7 +1,7 @@
 """Find the groups, datasets and dimensions of an HDF5 file.
 
 `read_tree` takes an open file and returns its groups and datasets as a tree. It follows each link
-once. `name_dimensions` gives the dimensions of all datasets the names and sizes that netCDF4 and
+once. `DimensionNames` gives the dimensions of all datasets the names and sizes that netCDF4 and
 h5netcdf give them.
 
 Sources: "netCDF-4 file format specification" (dimension scales, ``_Netcdf4Dimid``,
@@ -11,22 +11,20 @@ Sources: "netCDF-4 file format specification" (dimension scales, ``_Netcdf4Dimid
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gridref.errors import Message, ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.attributes import ObjectAttributes, read_attributes
 from gridref.formats.hdf5.files import Location, Nowhere, OpenFile, follow_link
-from gridref.formats.hdf5.headers import DATATYPE, LAYOUT, ObjectHeader
+from gridref.formats.hdf5.headers import DATATYPE, LAYOUT, DataLayout, ObjectHeader, data_layout_of
 from gridref.formats.hdf5.links import Link, LinkKind, is_group
-from gridref.formats.hdf5.mappings import dataset_extents
-from gridref.formats.hdf5.messages import DataLayout, data_layout_of
+from gridref.formats.hdf5.virtual import dataset_extents
 from gridref.formats.options import PhonyDims
-from gridref.learned import FORMS
 from gridref.limits import beyond, limits
 from gridref.model.array import MAX_GROUP_DEPTH
 
@@ -236,15 +234,7 @@ def dataset_node(here: Location, name: str, path: str) -> DatasetNode:
 
 
 def read_tree(file: OpenFile, max_objects: int) -> GroupNode:
-    """Read all groups, and the headers and attributes of all datasets.
-
-    Raises
-    ------
-    SourceFormatError
-        If the root group cannot be read.
-    UnsupportedFeatureError
-        If there are more than `max_objects` objects.
-    """
+    """Read all groups, and the headers and attributes of all datasets."""
     root = Location(file, file.bytes.root)
     walk = _Walk(file, max_objects)
     address = file.number, root.address
@@ -285,199 +275,109 @@ def is_not_a_variable(dataset: DatasetNode) -> bool:
     return _NOT_A_VARIABLE in str(dataset.attributes.records.get("NAME", ""))
 
 
-def name_dimensions(root: GroupNode, mode: PhonyDims) -> DimensionNames:
-    """Find names and sizes of the dimensions of every dataset; once for similar files."""
-    datasets = [dataset for group in root.walk() for dataset in group.datasets.values()]
-    numbers: dict[Address, int] = {}
-    for number, dataset in enumerate(datasets):
-        numbers.setdefault(dataset.address, number)
-    key = DimensionNames, mode, _described(root, numbers)
-    known: DimensionNames | None = FORMS.get(key)
-    return known or FORMS.put(key, DimensionNames(*key[1:]), 3000 * (1 + len(datasets)))
-
-
-class _Variable(NamedTuple):
-    """A dataset, as far as dimensions depend on it.
-
-    Attributes
-    ----------
-    name
-        Its name in its group.
-    number
-        Its place among all datasets of the tree; that of its first name if it has several.
-    shape, maxshape, is_scale
-        As in `DatasetNode`.
-    dimids
-        The integers in ``_Netcdf4Dimid``.
-    coordinates
-        Those in ``_Netcdf4Coordinates``; None without that attribute.
-    scales
-        Along each axis the numbers of the scales that ``DIMENSION_LIST`` lists, -1 for objects
-        that are not in the tree. None without a valid list.
-    """
-
-    name: str
-    number: int
-    shape: tuple[int, ...] | None
-    maxshape: tuple[int | None, ...]
-    is_scale: bool
-    dimids: tuple[int, ...]
-    coordinates: tuple[int, ...] | None
-    scales: tuple[tuple[int, ...], ...] | None
-
-
-class _Group(NamedTuple):
-    """A group, as far as dimensions depend on it."""
-
-    path: str
-    variables: tuple[_Variable, ...]
-    groups: tuple[_Group, ...]
-
-    def walk(self) -> Iterator[_Group]:
-        """Itself and all groups below, parents first."""
-        yield self
-        for group in self.groups:
-            yield from group.walk()
-
-
-def _described(group: GroupNode, numbers: Mapping[Address, int]) -> _Group:
-    variables = [
-        _Variable(
-            name,
-            numbers[dataset.address],
-            dataset.shape,
-            dataset.maxshape,
-            dataset.is_scale,
-            _integers(dataset.attributes.records.get("_Netcdf4Dimid")) or (),
-            _integers(dataset.attributes.records.get("_Netcdf4Coordinates")),
-            _scales(dataset, numbers),
-        )
-        for name, dataset in group.datasets.items()
-    ]
-    groups = [_described(child, numbers) for child in group.groups.values()]
-    return _Group(group.path, tuple(variables), tuple(groups))
-
-
-def _scales(
-    dataset: DatasetNode, numbers: Mapping[Address, int]
-) -> tuple[tuple[int, ...], ...] | None:
-    listed: Any = dataset.attributes.records.get("DIMENSION_LIST")
-    if not _is_list(listed) or dataset.shape is None or len(listed) != len(dataset.shape):
-        return None
-    if not all(map(_is_list, listed)):
-        return None
-    file = dataset.address[0]
-    return tuple(
-        [
-            tuple([numbers.get((file, to), -1) if isinstance(to, int) else -1 for to in references])
-            for references in listed
-        ]
-    )
-
-
 class DimensionNames:
-    """Dimensions of the datasets. They follow from a tree alone: similar files share them.
+    """Names and sizes of the dimensions of every dataset.
 
     Attributes
     ----------
-    sizes
-        Sizes by path of the dataset: larger than its extents where an unlimited dimension grew.
+    names, sizes
+        By path of the dataset. A size is larger than the extent where an unlimited dimension grew.
     unlimited
         Names of the unlimited dimensions by path of the group that declares them.
     """
 
-    def __init__(self, mode: PhonyDims, root: _Group) -> None:
+    def __init__(self, root: GroupNode, mode: PhonyDims) -> None:
         self.mode = mode
         self.names: dict[str, tuple[str, ...]] = {}
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.unlimited: dict[str, frozenset[str]] = {}
-        self.max_dimid = -1
-        self.n_phony = 0
-        self.name_of: dict[int, str] = {-1: ""}
-        self.grown: dict[int, int] = {}
+        self._max_dimid = -1
+        self._n_phony = 0
+        self._name_of: dict[Address, str] = {}
+        self._scales: dict[str, Sequence[Sequence[Address]]] = {}
+        self._grown: dict[Address, int] = {}
         for group in root.walk():
-            for variable in group.variables:
-                self.name_of.setdefault(variable.number, variable.name)
-                for axis, scales in enumerate(variable.scales or ()):
-                    extent = (variable.shape or ())[axis]
+            for dataset in group.datasets.values():
+                self._name_of.setdefault(dataset.address, dataset.name)
+                self._scales[dataset.path] = listed = _scales(dataset)
+                for extent, scales in zip(dataset.shape or (), listed, strict=False):
                     for scale in scales:
-                        self.grown[scale] = max(self.grown.get(scale, 0), extent)
-        self.declare(root, {})
+                        self._grown[scale] = max(self._grown.get(scale, 0), extent)
+        self._declare(root, {})
 
-    def declare(self, group: _Group, outer: Mapping[str, Dimension]) -> None:
+    def _declare(self, group: GroupNode, outer: Mapping[str, Dimension]) -> None:
         """Find a group's own dimensions, then name its datasets', then go into its groups.
 
         Numbers are given in this order, as h5netcdf gives them when it opens all groups.
         """
         own: dict[str, Dimension] = {}
         anonymous: Counter[int] = Counter()
-        for variable in group.variables:
-            if variable.is_scale:
-                own[variable.name] = self.dimension(variable)
-            elif variable.shape and not any(variable.scales or ()):
-                anonymous |= Counter(variable.shape)
+        for name, dataset in group.datasets.items():
+            if dataset.is_scale:
+                own[name] = self._dimension(dataset)
+            elif dataset.shape and not any(self._scales[dataset.path]):
+                anonymous |= Counter(dataset.shape)
         fixed = Counter(dim.size for dim in own.values() if not dim.unlimited)
         for size, n_needed in anonymous.items():
             for _ in range(fixed[size], n_needed):
-                number = self.n_phony + (self.max_dimid + 1 if self.mode == "sort" else 0)
+                number = self._n_phony + (self._max_dimid + 1 if self.mode == "sort" else 0)
                 own[f"phony_dim_{number}"] = Dimension(f"phony_dim_{number}", size)
-                self.n_phony += 1
+                self._n_phony += 1
         self.unlimited[group.path] = frozenset(
             name for name, dimension in own.items() if dimension.unlimited
         )
         scope = {**outer, **own}
-        for variable in group.variables:
-            if variable.shape is not None:
-                path = f"{group.path.rstrip('/')}/{variable.name}"
-                names = self.lookup(variable, variable.shape, own, scope)
-                self.names[path] = names
-                self.sizes[path] = tuple(
+        for dataset in group.datasets.values():
+            if dataset.shape is not None:
+                names = self._lookup(dataset, dataset.shape, own, scope)
+                self.names[dataset.path] = names
+                self.sizes[dataset.path] = tuple(
                     max(extent, scope[name].size)
                     if name in scope and scope[name].unlimited
                     else extent
-                    for name, extent in zip(names, variable.shape, strict=True)
+                    for name, extent in zip(names, dataset.shape, strict=True)
                 )
-        for child in group.groups:
-            self.declare(child, scope)
+        for child in group.groups.values():
+            self._declare(child, scope)
 
-    def dimension(self, scale: _Variable) -> Dimension:
-        self.max_dimid += 1
-        dimid = scale.dimids[0] if scale.dimids else self.max_dimid
+    def _dimension(self, scale: DatasetNode) -> Dimension:
+        self._max_dimid += 1
+        dimids = _integers(scale.attributes.records.get("_Netcdf4Dimid"))
         unlimited = scale.maxshape == (None,)
         size = scale.shape[0] if scale.shape else 0
         if unlimited:
-            size = max(size, self.grown.get(scale.number, 0))
-        return Dimension(scale.name, size, dimid, unlimited)
+            size = max(size, self._grown.get(scale.address, 0))
+        return Dimension(scale.name, size, dimids[0] if dimids else self._max_dimid, unlimited)
 
-    def lookup(
+    def _lookup(
         self,
-        variable: _Variable,
+        dataset: DatasetNode,
         shape: tuple[int, ...],
         own: Mapping[str, Dimension],
         scope: Mapping[str, Dimension],
     ) -> tuple[str, ...]:
-        if variable.is_scale and variable.coordinates is not None:
+        dimids = _integers(dataset.attributes.records.get("_Netcdf4Coordinates"))
+        if dimids is not None and dataset.is_scale:
             by_dimid = {dim.dimid: dim.name for dim in scope.values() if dim.dimid is not None}
-            dimids = variable.coordinates
             if len(dimids) == len(shape) and all(dimid in by_dimid for dimid in dimids):
                 return tuple(by_dimid[dimid] for dimid in dimids)
-        scales = variable.scales or ((),) * len(shape)
-        if len(shape) == 1 and not any(scales) and variable.name in scope:
-            return (variable.name,)
-        return self.labelled(variable.name, shape, scales, own)
+        scales = self._scales[dataset.path] or ((),) * len(shape)
+        if len(shape) == 1 and not any(scales) and dataset.name in scope:
+            return (dataset.name,)
+        return self._labelled(dataset.name, shape, scales, own)
 
-    def labelled(
+    def _labelled(
         self,
         variable: str,
         shape: tuple[int, ...],
-        scales: tuple[tuple[int, ...], ...],
+        scales: Sequence[Sequence[Address]],
         own: Mapping[str, Dimension],
     ) -> tuple[str, ...]:
         """Names from scales; an axis without one takes the group's next dimension of its size."""
         taken: Counter[int] = Counter()
         names = []
         for axis, extent in enumerate(shape):
-            name = self.name_of[scales[axis][-1]] if scales[axis] else ""
+            name = self._name_of.get(scales[axis][-1], "") if scales[axis] else ""
             if not name:
                 candidates = [dim.name for dim in own.values() if dim.size == extent]
                 used = taken[extent]
@@ -485,6 +385,19 @@ class DimensionNames:
                 name = candidates[used] if used < len(candidates) else f"{variable}_axis_{axis}"
             names.append(name)
         return tuple(names)
+
+
+def _scales(dataset: DatasetNode) -> Sequence[Sequence[Address]]:
+    """Along each axis the scales that ``DIMENSION_LIST`` lists; none without a valid list."""
+    listed: Any = dataset.attributes.records.get("DIMENSION_LIST")
+    if not _is_list(listed) or dataset.shape is None or len(listed) != len(dataset.shape):
+        return ()
+    if not all(map(_is_list, listed)):
+        return ()
+    file = dataset.address[0]
+    return [
+        [(file, to if isinstance(to, int) else -1) for to in references] for references in listed
+    ]
 
 
 def _is_list(value: Any) -> bool:

@@ -125,26 +125,10 @@ _DTYPES = {
 }
 """Dtype of each field type. Rationals (5, 10) describe no pixels and are not read."""
 
-_FORMATS = {
-    1: "B",
-    3: "H",
-    4: "I",
-    6: "b",
-    7: "B",
-    8: "h",
-    9: "i",
-    13: "I",
-    16: "Q",
-    17: "q",
-    18: "Q",
-}
-"""How `struct` writes the integer types."""
-
 _UNSIGNED = frozenset({1, 3, 4, 13, 16, 18})
 _NO_NUMBERS = frozenset({2, 5, 7, 10})
 """Texts, fractions and bytes."""
 _SIZES = frozenset({Tag.IMAGE_WIDTH, Tag.IMAGE_LENGTH, Tag.SAMPLES_PER_PIXEL, Tag.IMAGE_DEPTH})
-_FEW = 64
 _ITEM_BYTES = {code: np.dtype(name).itemsize for code, name in _DTYPES.items()} | {5: 8, 10: 8}
 _MAX_ENTRIES = 4096
 """Largest size of a parsed directory that is kept for files with an equal one."""
@@ -174,7 +158,6 @@ class Window:
         self.size = file.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes of a range."""
         stop = offset + length
         if stop > self.size:
             raise SourceFormatError(
@@ -256,26 +239,14 @@ class Directory:
     table: _Table
 
     def facts(self) -> tuple[bytes, ...]:
-        """All its content, except the places of strips or tiles.
-
-        Raises
-        ------
-        SourceFormatError
-            If a value is not in the file.
-        """
+        """All its content, except the places of strips or tiles."""
         return (
             self.table.alike,
             *(self.window.read(start, n_bytes) for start, n_bytes in self.table.outside),
         )
 
     def check(self, codes: Iterable[int]) -> None:
-        """Refuse tags whose values are beyond the end of the file, or are of an unknown type.
-
-        Raises
-        ------
-        SourceFormatError
-            For the first of `codes` that does.
-        """
+        """Refuse tags whose values are beyond the end of the file, or are of an unknown type."""
         for code in codes:
             entry = self.entries.get(code)
             if entry is None:
@@ -304,13 +275,8 @@ class Directory:
             return default
         if entry.value is not None:
             return (entry.value,)
-        if entry.n_values > _FEW or entry.kind not in _FORMATS:
-            values = self.array(code)
-            return default if values is None else tuple(values.tolist())
-        if entry.offset + entry.n_bytes > self.window.size:
-            return default
-        raw = self.window.read(entry.offset, entry.n_bytes)
-        return struct.unpack(f"{self.head.order}{entry.n_values}{_FORMATS[entry.kind]}", raw)
+        values = self.array(code)
+        return default if values is None else tuple(values.tolist())
 
     def integer(self, code: int, default: int) -> int:
         """The first value of a tag."""
@@ -390,11 +356,8 @@ def read_directories(
 def check_directories(window: Window, head: TiffHead, max_directories: int) -> None:
     """Refuse directories that would cost tifffile endless time or gigabytes of memory.
 
-    Raises
-    ------
-    SourceFormatError
-        If the chain of directories comes back to itself, or is longer than `max_directories`; or if
-        a size in one of these, or in a directory below them, is not a number.
+    The chain may not come back to itself, nor be longer than `max_directories`. A size in one of
+    these, or in a directory below them, must be a number.
     """
     seen: set[int] = set()
     below: list[int] = []

@@ -1,7 +1,7 @@
 """Turn the images of a TIFF file into groups of virtual arrays.
 
-`describe_image` returns an image as an array. `build_group` takes the images of a file and returns
-a group with names, dimensions, coordinates and attributes:
+`build_group` takes the images of a file and returns a group with names, dimensions, coordinates and
+attributes:
 
 - A georeferenced image is ``band_data`` with dimensions ``(band, y, x)`` as in rioxarray. Its
   overviews are in groups ``overview_1``, ... with dimensions ``y_1`` and ``x_1``, because a tree
@@ -27,8 +27,14 @@ from gridref.errors import ScanError, UnsupportedFeatureError
 from gridref.formats.georeference import SPATIAL_REF, Georeference, mapped
 from gridref.formats.tiff.directory import TEXT_TAGS, Tag
 from gridref.formats.tiff.geo import georeference_of
-from gridref.formats.tiff.images import Image, Level, TiffStructure
-from gridref.formats.tiff.metadata import BandMetadata, nodata_of, read_gdal_metadata
+from gridref.formats.tiff.images import (
+    BandMetadata,
+    Image,
+    Level,
+    TiffStructure,
+    nodata_of,
+    read_gdal_metadata,
+)
 from gridref.formats.tiff.storage import (
     StoredImage,
     jpeg_prefix,
@@ -42,13 +48,13 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Encoding, transpose_codec
 from gridref.model.grid import ChunkGrid, chunk_counts
-from gridref.model.manifest import ChunkManifest, Source
+from gridref.model.manifest import ChunkManifest
 from gridref.model.ome_zarr import axes_order, axis_type, geo_multiscales, image_attributes, omero
 from gridref.model.scan_report import Fate, Finding
 
 # One image as a virtual array
 
-AXIS_NAMES = {
+_AXIS_NAMES = {
     "X": "x",
     "Y": "y",
     "Z": "z",
@@ -72,7 +78,7 @@ AXIS_NAMES = {
 """Dimension name of each axis letter of tifffile."""
 
 
-def band_order(axes: str) -> tuple[int, ...]:
+def _band_order(axes: str) -> tuple[int, ...]:
     """Order that puts the samples of a georeferenced image before its rows: band, y, x."""
     letters = list(range(len(axes)))
     if "S" in axes:
@@ -81,7 +87,7 @@ def band_order(axes: str) -> tuple[int, ...]:
     return tuple(letters)
 
 
-def channel_order(axes: str) -> tuple[int, ...]:
+def _channel_order(axes: str) -> tuple[int, ...]:
     """Order that puts the samples before the axes of space, as OME-Zarr puts channels.
 
     An image with both channels and samples keeps its order.
@@ -94,38 +100,14 @@ def channel_order(axes: str) -> tuple[int, ...]:
     return tuple(letters)
 
 
-def describe_image(
+def _image_array(
     level: Level,
-    sources: Sequence[Source],
+    stored: StoredImage,
     dims: Sequence[str],
-    *,
-    order: tuple[int, ...] | None = None,
-    new_axis: int | None = None,
     attrs: Mapping[str, Any],
-    max_chunk_bytes: int,
+    order: tuple[int, ...],
+    new_axis: int | None,
 ) -> VirtualArray:
-    """Describe an image.
-
-    Parameters
-    ----------
-    dims
-        Dimension names of the result.
-    order
-        Axes of the image in the order of the result; None keeps them.
-    new_axis
-        Place of an inserted axis of length 1 in the result; None inserts none.
-    max_chunk_bytes
-        Contiguous elements are split into chunks of at most so many bytes.
-
-    Raises
-    ------
-    SourceFormatError
-        If the file contradicts itself.
-    UnsupportedFeatureError
-        If the image is stored in a way that cannot be decoded faithfully.
-    """
-    stored = locate_image(level, sources, max_chunk_bytes)
-    order = tuple(range(len(level.shape))) if order is None else order
     encodings, encoding_ids = _encodings(level, stored, order, new_axis)
     shape = _arranged(level.shape, order, new_axis)
     manifest = _reordered(level, stored, order)
@@ -252,20 +234,33 @@ class _Context:
     max_chunk_bytes: int
     refuse: Refuse
 
-    def describe(self, path: str, level: Level, **settings: Any) -> VirtualArray | None:
-        """Describe one image, or refuse it."""
-        attrs = settings.pop("attrs", {})
-        numbers = {"tiff_series": level.series, "tiff_level": level.level}
+    def describe(
+        self,
+        path: str,
+        level: Level,
+        dims: Sequence[str],
+        attrs: Mapping[str, Any],
+        order: tuple[int, ...] | None = None,
+        new_axis: int | None = None,
+    ) -> VirtualArray | None:
+        """Describe one image, or refuse it.
+
+        Parameters
+        ----------
+        dims
+            Dimension names of the result.
+        order
+            Axes of the image in the order of the result; None keeps them.
+        new_axis
+            Place of an inserted axis of length 1 in the result; None inserts none.
+        """
+        attrs = {"tiff_series": level.series, "tiff_level": level.level, **attrs}
+        order = order or tuple(range(len(level.shape)))
         try:
             if level.problem is not None:
                 raise UnsupportedFeatureError(level.problem)
-            return describe_image(
-                level,
-                self.structure.sources,
-                attrs={**numbers, **attrs},
-                max_chunk_bytes=self.max_chunk_bytes,
-                **settings,
-            )
+            stored = locate_image(level, self.structure.sources, self.max_chunk_bytes)
+            return _image_array(level, stored, dims, attrs, order, new_axis)
         except ScanError as error:
             self.refuse(path, error)
             return None
@@ -310,7 +305,6 @@ def _texts(context: _Context) -> dict[str, str]:
 
 
 def _plain_file(context: _Context) -> VirtualGroup:
-    """A file without georeferencing."""
     images = context.structure.images
     if len(images) == 1:
         return _plain_image(context, images[0], "")
@@ -322,7 +316,6 @@ def _plain_file(context: _Context) -> VirtualGroup:
 
 
 def _plain_image(context: _Context, image: Image, prefix: str) -> VirtualGroup:
-    """One image of a file without georeferencing."""
     if len(image.levels) == 1:
         (level,) = image.levels
         group = _plain_level(context, image, level, f"{prefix}image", _order(image, level))
@@ -344,7 +337,7 @@ def _order(image: Image, level: Level) -> tuple[int, ...]:
     """The order of axes: OME-Zarr's for pyramids and OME-TIFF, and that of the file for others."""
     if image.kind != "ome" and len(image.levels) == 1:
         return tuple(range(len(level.axes)))
-    order = channel_order(level.axes)
+    order = _channel_order(level.axes)
     if image.kind != "ome":
         return order
     names = _dim_names(level.axes)
@@ -357,7 +350,7 @@ def _ome_attributes(image: Image, levels: Mapping[str, VirtualArray]) -> dict[st
         return {}
     finest = next(iter(levels.values()))
     shapes = [array.shape for array in levels.values()]
-    sizes = {AXIS_NAMES.get(axis, ""): size for axis, size in image.pixel_sizes.items()}
+    sizes = {_AXIS_NAMES.get(axis, ""): size for axis, size in image.pixel_sizes.items()}
     attrs = image_attributes(image.name, list(levels), shapes, finest.dims, sizes)
     n_channels = math.prod(
         extent
@@ -384,7 +377,7 @@ def _plain_level(
     nodata = _nodata(context, level)
     if nodata is not None:
         attrs["_FillValue"] = nodata
-    array = context.describe(path, level, dims=dims, order=tuple(order), attrs=attrs)
+    array = context.describe(path, level, dims, attrs, tuple(order))
     if array is None:
         return VirtualGroup()
     arrays = {"image": array, **_color_map(context, level)}
@@ -403,7 +396,7 @@ def _dim_names(axes: str) -> tuple[str, ...]:
     """Dimension names; a repeated letter gets a number after its name."""
     names: list[str] = []
     for axis in axes:
-        name = AXIS_NAMES.get(axis, f"axis_{axis.lower()}")
+        name = _AXIS_NAMES.get(axis, f"axis_{axis.lower()}")
         names.append(name if name not in names else f"{name}_{len(names)}")
     return tuple(names)
 
@@ -451,21 +444,15 @@ def _geo_level(
     suffix = f"_{level.level}" if level.level else ""
     prefix = f"overview_{level.level}/" if level.level else ""
     y, x = f"y{suffix}", f"x{suffix}"
-    order = band_order(level.axes)
+    order = _band_order(level.axes)
     axes = "".join(level.axes[axis] for axis in order)
     single = "S" not in axes and len(axes) == 2
     names = {"Y": y, "X": x, "S": "band"}
-    dims = [names.get(axis, AXIS_NAMES.get(axis, axis.lower())) for axis in axes]
+    dims = [names.get(axis, _AXIS_NAMES.get(axis, axis.lower())) for axis in axes]
     dims = ["band", *dims] if single else dims
     n_bands = _length(level, "S")
-    array = context.describe(
-        f"{prefix}band_data",
-        level,
-        dims=dims,
-        order=order,
-        new_axis=0 if single else None,
-        attrs=attrs,
-    )
+    new_axis = 0 if single else None
+    array = context.describe(f"{prefix}band_data", level, dims, attrs, order, new_axis)
     if array is None:
         return VirtualGroup()
     n_rows, n_columns = _length(level, "Y"), _length(level, "X")
@@ -480,7 +467,7 @@ def _geo_level(
     for mask in masks:
         for candidate in mask.levels:
             if _fits(candidate, level) and candidate.axes == "YX":
-                shown = context.describe(f"{prefix}mask", candidate, dims=(y, x), attrs=mapped({}))
+                shown = context.describe(f"{prefix}mask", candidate, (y, x), mapped({}))
                 if shown is not None:
                     arrays["mask"] = shown
     return VirtualGroup(arrays)

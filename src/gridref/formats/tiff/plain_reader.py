@@ -30,47 +30,20 @@ from gridref.formats.tiff.images import MAX_SAMPLES, Image, Level, Page, TiffStr
 from gridref.io import ScanFile
 from gridref.model.grid import chunk_counts
 
-_ORDINARY_TAGS = frozenset(
-    {
-        Tag.NEW_SUBFILE_TYPE,
-        Tag.IMAGE_WIDTH,
-        Tag.IMAGE_LENGTH,
-        Tag.BITS_PER_SAMPLE,
-        Tag.COMPRESSION,
-        Tag.PHOTOMETRIC,
-        Tag.FILL_ORDER,
-        Tag.STRIP_OFFSETS,
-        Tag.ORIENTATION,
-        Tag.SAMPLES_PER_PIXEL,
-        Tag.ROWS_PER_STRIP,
-        Tag.STRIP_BYTE_COUNTS,
-        Tag.X_RESOLUTION,
-        Tag.Y_RESOLUTION,
-        Tag.PLANAR_CONFIGURATION,
-        Tag.RESOLUTION_UNIT,
-        Tag.PREDICTOR,
-        Tag.COLOR_MAP,
-        Tag.TILE_WIDTH,
-        Tag.TILE_LENGTH,
-        Tag.TILE_OFFSETS,
-        Tag.TILE_BYTE_COUNTS,
-        Tag.EXTRA_SAMPLES,
-        Tag.SAMPLE_FORMAT,
-        Tag.JPEG_TABLES,
-        Tag.YCBCR_SUBSAMPLING,
-        Tag.REFERENCE_BLACK_WHITE,
-        Tag.MODEL_PIXEL_SCALE,
-        Tag.MODEL_TIEPOINT,
-        Tag.MODEL_TRANSFORMATION,
-        Tag.GEO_KEY_DIRECTORY,
-        Tag.GEO_DOUBLE_PARAMS,
-        Tag.GEO_ASCII_PARAMS,
-        Tag.GDAL_METADATA,
-        Tag.GDAL_NODATA,
-        Tag.LERC_PARAMETERS,
-        Tag.DATE_TIME,
-    }
-)
+_ORDINARY_TAGS = frozenset(Tag) - {
+    Tag.DOCUMENT_NAME,
+    Tag.IMAGE_DESCRIPTION,
+    Tag.T4_OPTIONS,
+    Tag.SOFTWARE,
+    Tag.ARTIST,
+    Tag.HOST_COMPUTER,
+    Tag.SUB_IFDS,
+    Tag.JPEG_INTERCHANGE_FORMAT,
+    Tag.JPEG_INTERCHANGE_FORMAT_LENGTH,
+    Tag.IMAGE_DEPTH,
+    Tag.TILE_DEPTH,
+    Tag.COPYRIGHT,
+}
 _PIXEL_TAGS = (
     Tag.BITS_PER_SAMPLE,
     Tag.STRIP_OFFSETS,
@@ -107,10 +80,7 @@ class NotOrdinaryError(Exception):
 def plain_directories(window: Window, head: TiffHead) -> list[Directory]:
     """The directories of a file that may be ordinary; none for other files.
 
-    Raises
-    ------
-    SourceFormatError
-        As `read_plain_structure` does.
+    Tags with the places of pixels must be in the file: tifffile would go on without them.
     """
     if head.ndpi:
         return []
@@ -121,14 +91,7 @@ def plain_directories(window: Window, head: TiffHead) -> list[Directory]:
 
 
 def read_plain_structure(file: ScanFile, directories: Sequence[Directory]) -> TiffStructure | None:
-    """Parse an ordinary file by its `plain_directories`; None if it is not ordinary.
-
-    Raises
-    ------
-    SourceFormatError
-        If tags with the places of pixels are themselves not in the file: tifffile would go on
-        without them.
-    """
+    """Parse an ordinary file by its `plain_directories`; None if it is not ordinary."""
     if not directories:
         return None
     try:
@@ -240,7 +203,6 @@ def _uniform(directory: Directory, code: int, samples: int) -> int:
 def _layout(
     directory: Directory, samples: int, planar: bool, photometric: int
 ) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    """Axes, shape and segment shape of a page."""
     width = directory.integer(Tag.IMAGE_WIDTH, 0)
     length = directory.integer(Tag.IMAGE_LENGTH, 0)
     if Tag.TILE_WIDTH in directory.entries:
@@ -311,10 +273,7 @@ def _fill(directory: Directory, dtype: np.dtype[Any] | None) -> Any:
 def _images(pages: Sequence[Page], kind: str) -> tuple[Image, ...]:
     """The image and its mask, each with its smaller versions.
 
-    Raises
-    ------
-    NotOrdinaryError
-        If there is anything else: what belongs together then depends on more than sizes.
+    Other files are not ordinary: what belongs together in them depends on more than sizes.
     """
     pyramids: dict[bool, list[Page]] = {}
     for page in pages:

@@ -33,7 +33,7 @@ from gridref.model.manifest import ChunkManifest, ChunkState, Source
 # Codec chains of segments
 
 _SOI, _EOI = b"\xff\xd8", b"\xff\xd9"
-SOI_BYTES = len(_SOI)
+_SOI_BYTES = len(_SOI)
 """Size of the marker that begins a JPEG stream (ITU-T T.81, B.1.1.3)."""
 
 
@@ -93,11 +93,6 @@ def page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:
     ----------
     x_axis
         Axis of a stored chunk along the width of the image, counted from the end (-1 or -2).
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If they cannot be decoded faithfully.
     """
     key = (_STORAGE, _STORAGE(page), x_axis)
     known: tuple[Codec, ...] | None = FORMS.get(key)
@@ -263,7 +258,7 @@ def _packing(page: Page) -> tuple[Codec, ...]:
     )
 
 
-def is_jpeg(page: Page) -> bool:
+def _is_jpeg(page: Page) -> bool:
     """Whether segments are JPEG streams."""
     return _IMAGES.get(page.compression) == "gridref.tiff_jpeg"
 
@@ -272,11 +267,11 @@ def has_spliced_tables(page: Page) -> bool:
     """Whether JPEG streams lack their tables, which must be put before each of them."""
     tables = page.jpeg_tables
     return (
-        is_jpeg(page)
+        _is_jpeg(page)
         and tables is not None
         and tables.startswith(_SOI)
         and tables.endswith(_EOI)
-        and len(tables) > 2 * SOI_BYTES
+        and len(tables) > 2 * _SOI_BYTES
     )
 
 
@@ -286,12 +281,12 @@ def jpeg_prefix(page: Page) -> bytes:
     With a segment without the marker at its start, they are one whole JPEG stream (Adobe
     Photoshop TIFF Technical Note 2, "JPEGTables").
     """
-    if page.jpeg_tables is None or not is_jpeg(page):
+    if page.jpeg_tables is None or not _is_jpeg(page):
         return b""
     return page.jpeg_tables[:-2] if has_spliced_tables(page) else page.jpeg_tables
 
 
-def segment_bytes(page: Page) -> NDArray[np.int64] | None:
+def _segment_bytes(page: Page) -> NDArray[np.int64] | None:
     """Stored size of each segment in bytes, if it is determined: without compression.
 
     Rows begin on a byte boundary (TIFF 6.0, ``Compression`` = 1).
@@ -359,13 +354,6 @@ def locate_image(level: Level, sources: Sequence[Source], max_chunk_bytes: int) 
         The files that its pages are in.
     max_chunk_bytes
         Contiguous elements are split into chunks of at most so many bytes.
-
-    Raises
-    ------
-    SourceFormatError
-        If the tags contradict each other or the size of the file.
-    UnsupportedFeatureError
-        If the pages do not tile the image.
     """
     if level.keyframe.dtype is None:
         page = level.keyframe
@@ -457,7 +445,6 @@ def _slices(shape: tuple[int, ...], itemsize: int, max_bytes: int) -> tuple[int,
 
 
 def _segments(level: Level, inner: tuple[int, ...], sources: Sequence[Source]) -> StoredImage:
-    """Chunks as the offset and count tags have them."""
     key = level.keyframe
     if any(length < 1 for length in key.chunk_shape):
         raise SourceFormatError(f"strips or tiles of shape {key.chunk_shape} have no pixels")
@@ -475,7 +462,7 @@ def _segments(level: Level, inner: tuple[int, ...], sources: Sequence[Source]) -
 
 
 def _has_spliced_tables(level: Level) -> bool:
-    if not is_jpeg(level.keyframe):
+    if not _is_jpeg(level.keyframe):
         return False
     spliced = {has_spliced_tables(page) for page in level.pages if page is not None}
     if len(spliced) > 1:
@@ -552,7 +539,7 @@ def _page_columns(
     offsets, counts = segments.offsets[:n_chunks], segments.counts[:n_chunks]
     if (offsets < 0).any() or (counts < 0).any():
         raise SourceFormatError(f"an offset or byte count is beyond 2**62 (page {segments.page})")
-    expected = segment_bytes(key)
+    expected = _segment_bytes(key)
     if expected is None:
         return offsets, counts
     # Readers take segments without bytes for missing, or look at the offset alone.
@@ -569,12 +556,12 @@ def _page_columns(
 def _without_start_marker(manifest: ChunkManifest) -> ChunkManifest:
     """Leave out the SOI marker of each JPEG stream: the tables before it begin with one."""
     held = manifest.state == ChunkState.RANGE
-    if (manifest.length[held] <= SOI_BYTES).any():
+    if (manifest.length[held] <= _SOI_BYTES).any():
         raise SourceFormatError(f"a JPEG stream has {int(manifest.length[held].min())} bytes")
     return replace(
         manifest,
-        offset=np.where(held, manifest.offset + SOI_BYTES, manifest.offset),
-        length=np.where(held, manifest.length - SOI_BYTES, manifest.length),
+        offset=np.where(held, manifest.offset + _SOI_BYTES, manifest.offset),
+        length=np.where(held, manifest.length - _SOI_BYTES, manifest.length),
     )
 
 

@@ -1,19 +1,24 @@
 """Read the structure of TIFF files of any flavour, with tifffile.
 
 tifffile parses directories and metadata. This module copies what it found into gridref's own frozen
-types, and never reads pixels.
+types, and never reads pixels. The files of an OME-TIFF set name each other relative to the folder
+that they are in: a `FileSet` opens them.
+
+Source: OME-TIFF specification, "Multi-file OME-TIFF filesets" (``TiffData/UUID/FileName``).
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import math
 import os
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import IO, Any, cast, override
+from typing import IO, TYPE_CHECKING, Any, Self, cast, override
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -22,6 +27,8 @@ from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
 from gridref.formats.findings import refusing_damage
+from gridref.formats.location import only_allowed
+from gridref.formats.options import ScanOptions
 from gridref.formats.tiff.directory import (
     METADATA_TAGS,
     Tag,
@@ -30,11 +37,151 @@ from gridref.formats.tiff.directory import (
     is_ndpi,
     read_head,
 )
-from gridref.formats.tiff.file_set import BoundedFile, FileSet, MemberFile
-from gridref.formats.tiff.images import MAX_SAMPLES, Image, Level, Page, TiffStructure
-from gridref.formats.tiff.metadata import pixels_of
-from gridref.io import ScanFile, beside
+from gridref.formats.tiff.images import MAX_SAMPLES, Image, Level, Page, TiffStructure, pixels_of
+from gridref.io import ScanFile, beside, is_absent, open_for_scan, policy_for
+from gridref.io.scan_file import SeekableFile
 from gridref.model.manifest import Source
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+# The files of a set, as tifffile reads them
+
+_ALWAYS_READS, _BYTES_A_READ = 10_000, 4
+"""Most reads of a file: so many, and one more for so many of its bytes."""
+
+_MAX_OPEN = 64
+
+
+class FileSet:
+    """A file and others beside it, opened when they are needed.
+
+    Parameters
+    ----------
+    options
+        Options of the scan: the folders besides its own that other files may be in.
+
+    Attributes
+    ----------
+    missing
+        Requested names without a file.
+    """
+
+    def __init__(self, first: ScanFile, options: ScanOptions | None = None) -> None:
+        self.first = first
+        self.missing: list[str] = []
+        self._options = options or ScanOptions()
+        self._members: dict[str, Source] = {}
+        self._open: OrderedDict[str, ScanFile] = OrderedDict()
+
+    def member(self, name: str) -> MemberFile | None:
+        """A file by its name relative to the first one's folder; None if there is none.
+
+        Names that lead out of the folder are not followed.
+
+        Raises
+        ------
+        SourceUnavailableError
+            If it exists but cannot be reached or read.
+        UnsupportedFeatureError
+            If it may not be read, because it is a symbolic link to another folder.
+        """
+        if name not in self._members:
+            parts = name.replace("\\", "/").split("/")
+            try:
+                if not name or ".." in parts or "://" in name or os.path.isabs(name):
+                    raise FileNotFoundError(name)
+                self._members[name] = self.opened(name).source
+            except (FileNotFoundError, SourceUnavailableError) as error:
+                if not is_absent(error):
+                    raise
+                self.missing.append(name)
+                return None
+        return MemberFile(self, name, self._members[name])
+
+    def opened(self, name: str | None) -> ScanFile:
+        """A file, open; if too many are open, the least recently used one is closed."""
+        if name is None:
+            return self.first
+        if name not in self._open:
+            address = beside(self.first.name, name)
+            policy = policy_for(self.first.name, self._options.allow)
+            with only_allowed(policy, address):
+                self._open[name] = open_for_scan(
+                    address, self._options.storage_options, policy=policy
+                )
+            if len(self._open) > _MAX_OPEN:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(name)
+        return self._open[name]
+
+    def close(self) -> None:
+        """Close the files beside the first one."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class MemberFile(SeekableFile):
+    """A file of a set for tifffile, which is opened again after it had to be closed.
+
+    It ends after more reads than a file of its size can need. Directories of a valid file do not
+    overlap. tifffile takes the last bytes of a truncated directory for the offset of the next, and
+    may continue without end.
+    """
+
+    def __init__(self, files: FileSet, member: str | None, source: Source) -> None:
+        super().__init__()
+        self.source = source
+        self._files = files
+        self._member = member
+        self._position = 0
+        self._n_left = _ALWAYS_READS + (source.size_bytes or 0) // _BYTES_A_READ
+
+    @property
+    def scan_file(self) -> ScanFile:
+        """The open file, valid until another member is requested."""
+        return self._files.opened(self._member)
+
+    @override
+    def tell(self) -> int:
+        return self._position
+
+    @override
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if whence == io.SEEK_CUR:
+            offset, whence = self._position + offset, io.SEEK_SET
+        self._position = self.scan_file.seek(offset, whence)
+        return self._position
+
+    @override
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = self._placed().read(-1 if size is None else size)
+        self._position += len(data)
+        return data
+
+    @override
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        n_read = self._placed().readinto(buffer)
+        self._position += n_read
+        return n_read
+
+    def _placed(self) -> ScanFile:
+        """The open file at the position of this one, for one more read."""
+        self._n_left -= 1
+        if self._n_left < 0:
+            raise SourceFormatError("directories of the file overlap, or go round in circles")
+        file = self.scan_file
+        file.seek(self._position)
+        return file
+
+
+# What tifffile finds in them
 
 _OLD_STYLE_JPEG, _JPEG = 6, 7
 _UNREADABLE = "not a readable TIFF file"
@@ -66,14 +213,14 @@ def read_companion(text: str, files: FileSet, max_directories: int) -> TiffStruc
     if first is None:
         place = Place(source=beside(files.first.name, names[0]))
         raise SourceUnavailableError("the first file of the set does not exist", place)
-    return read_structure(first, files, max_directories, omexml=text)
+    return read_structure(files, max_directories, start=first, omexml=text)
 
 
 def read_structure(
-    stream: ScanFile | MemberFile,
     files: FileSet,
     max_directories: int,
     *,
+    start: MemberFile | None = None,
     omexml: str | None = None,
 ) -> TiffStructure:
     """Parse all directories of a file, and of the other files of its set.
@@ -82,9 +229,12 @@ def read_structure(
     ----------
     max_directories
         Most directories of one file that are followed.
+    start
+        The file to begin with; None: the first one of the set.
     omexml
         OME-XML to use instead of the file's own.
     """
+    stream = start or MemberFile(files, None, files.first.source)
     url = stream.source.url
     with (
         refusing_damage(url, _UNREADABLE),
@@ -92,16 +242,16 @@ def read_structure(
         _ScannedFile(stream, files, max_directories, omexml=omexml) as file,
     ):
         _check_planes(file.ome_metadata, max_directories)
-        sources = _Sources(stream.source, files)
+        sources = {url: stream.source}
         # The length of `pages` is not used: it changes what tifffile takes for a series.
         images = _with_pixels(
-            [_image(series, number, sources) for number, series in enumerate(file.series)],
+            [_image(series, number, sources, files) for number, series in enumerate(file.series)],
             file.ome_metadata,
         )
         if not images:
             raise SourceFormatError("the file has no images", Place(source=url))
         tags = _metadata_tags(file)
-    return TiffStructure(images, tuple(sources.entries), tags)
+    return TiffStructure(images, tuple(sources.values()), tags)
 
 
 class _ScannedFile(tifffile.TiffFile):  # type: ignore[misc]
@@ -111,19 +261,16 @@ class _ScannedFile(tifffile.TiffFile):  # type: ignore[misc]
     """
 
     def __init__(
-        self, stream: ScanFile | MemberFile, files: FileSet, max_directories: int, **options: Any
+        self, stream: MemberFile, files: FileSet, max_directories: int, **options: Any
     ) -> None:
         self.source = stream.source
         self.file_set = files
         self.max_directories = max_directories
-        file = stream if isinstance(stream, ScanFile) else stream.scan_file
         # tifffile recognises some flavours by the end of the name.
         url = stream.source.url.partition("?")[0]
-        window = Window(file)
+        window = Window(stream.scan_file)
         check_directories(window, read_head(window, ndpi=is_ndpi(url)), max_directories)
-        super().__init__(
-            cast(IO[bytes], BoundedFile(stream)), name=os.path.basename(url), **options
-        )
+        super().__init__(cast(IO[bytes], stream), name=os.path.basename(url), **options)
 
     @property
     def _files(self) -> dict[str | None, tifffile.TiffFile]:
@@ -170,13 +317,7 @@ class _Members(dict[str | None, tifffile.TiffFile]):
 
 
 def _check_planes(text: str | None, max_planes: int) -> None:
-    """Refuse OME-XML with absurdly many planes: tifffile keeps a list of them.
-
-    Raises
-    ------
-    SourceFormatError
-        If an image, or an entry of it, is out of bounds.
-    """
+    """Refuse OME-XML with absurdly many planes: tifffile keeps a list of them."""
     if not text:
         return
     try:
@@ -243,22 +384,6 @@ def _quiet() -> Iterator[None]:
         logger.disabled = before
 
 
-class _Sources:
-    """The files that pages are in, numbered in order of appearance."""
-
-    def __init__(self, source: Source, files: FileSet) -> None:
-        self.entries = [source]
-        self.missing = files.missing
-        self._ids = {source.url: 0}
-
-    def id_of(self, page: Any) -> int:
-        source: Source = page.parent.source
-        if source.url not in self._ids:
-            self._ids[source.url] = len(self.entries)
-            self.entries.append(source)
-        return self._ids[source.url]
-
-
 def _with_pixels(images: Sequence[Image], text: str | None) -> tuple[Image, ...]:
     """Images with their OME-XML metadata, if that describes as many."""
     ours = [image for image in images if image.kind == "ome"]
@@ -271,9 +396,9 @@ def _with_pixels(images: Sequence[Image], text: str | None) -> tuple[Image, ...]
     )
 
 
-def _image(series: Any, number: int, sources: _Sources) -> Image:
+def _image(series: Any, number: int, sources: dict[str, Source], files: FileSet) -> Image:
     levels = tuple(
-        _level(level, number, depth, sources) for depth, level in enumerate(series.levels)
+        _level(level, number, depth, sources, files) for depth, level in enumerate(series.levels)
     )
     sizes = {}
     names = np.zeros(0)
@@ -288,22 +413,24 @@ def _image(series: Any, number: int, sources: _Sources) -> Image:
     return replace(image, channel_names=labels, pixel_sizes=sizes)
 
 
-def _level(series: Any, number: int, depth: int, sources: _Sources) -> Level:
+def _level(
+    series: Any, number: int, depth: int, sources: dict[str, Source], files: FileSet
+) -> Level:
+    """One resolution; the files of its pages are added to `sources`, by address."""
     keyframe = _page(series.keyframe, series.keyframe)
     contiguous = series.dataoffset
     series_pages = [*series._pages]  # noqa: SLF001 (indexing would fill in virtual pages)
-    whole = _page_of(series_pages[0], series.keyframe, keyframe) if len(series_pages) == 1 else None
-    pages = (
-        (whole,)
-        if len(series_pages) == 1
-        else tuple(_page_of(page, series.keyframe, keyframe) for page in series_pages)
-    )
-    source_ids = tuple(0 if page is None else sources.id_of(page) for page in series_pages)
+    pages = tuple(_page_of(page, series.keyframe, keyframe) for page in series_pages)
+    for page in series_pages:
+        if page is not None:
+            sources.setdefault(page.parent.source.url, page.parent.source)
+    ids = {url: number for number, url in enumerate(sources)}
+    source_ids = tuple(0 if page is None else ids[page.parent.source.url] for page in series_pages)
     problem = None
     if series.transform is not None:
         problem = f"{series.kind} images need a transformation that no codec expresses"
-    elif None in pages and sources.missing:
-        missing = ", ".join(sorted(sources.missing))
+    elif None in pages and files.missing:
+        missing = ", ".join(sorted(files.missing))
         problem = f"the image lies in files that are not there: {missing}"
     return Level(
         number,
@@ -377,7 +504,6 @@ def _compression(page: Any, keyframe: Any) -> int:
 
 
 def _layout(page: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    """Axes, shape and segment shape of a page."""
     axes = str(page.axes)
     shape = tuple(int(extent) for extent in page.shape)
     if page.is_tiled:
@@ -419,7 +545,6 @@ def _column(values: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _metadata_tags(file: Any) -> dict[int, Any]:
-    """Values of the first page's tags that describe the image."""
     tags = file.pages.first.tags
     values = {code: tags.valueof(code) for code in METADATA_TAGS}
     return {code: value for code, value in values.items() if value is not None}

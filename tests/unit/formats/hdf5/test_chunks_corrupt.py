@@ -22,12 +22,11 @@ from hypothesis import strategies as st
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import Hdf5Bytes, lookup3, read_superblock
-from gridref.formats.hdf5.chunk_index import ChunkTable, IndexRequest
-from gridref.formats.hdf5.chunk_trees import walk_chunks
-from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
+from gridref.formats.hdf5.chunks import ChunkTable, IndexRequest, walk_chunks
+from gridref.formats.hdf5.headers import ChunkedLayout, ChunkIndexKind
 from gridref.formats.registry import scan
 from tests.hdf5_bytes import BufferReader, read_data_layout
-from tests.unit.formats.hdf5.storage.chunk_index_oracle import is_filtered, rows_of
+from tests.unit.formats.hdf5.chunks_oracle import is_filtered, rows_of
 from tests.work import counted_work
 
 MOST_LINES = 50_000

@@ -11,9 +11,8 @@ import h5py
 import numpy as np
 
 from gridref.formats.hdf5.bytes import ByteReader, read_superblock
-from gridref.formats.hdf5.chunk_index import ChunkTable, IndexRequest
-from gridref.formats.hdf5.chunk_trees import walk_chunks
-from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
+from gridref.formats.hdf5.chunks import ChunkTable, IndexRequest, walk_chunks
+from gridref.formats.hdf5.headers import ChunkedLayout, ChunkIndexKind
 from tests.hdf5_bytes import LocalReader, read_data_layout
 
 PARTIAL_CHUNKS_UNFILTERED = 0x02  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS

@@ -1,8 +1,11 @@
-"""Read chunk indexes of HDF5 datasets: single chunk, implicit, fixed and extensible array.
+"""Walk chunk indexes of HDF5 datasets.
 
-A walker takes an `IndexRequest` (the file, the address of the index, and the chunk grid) and
-returns the address, stored size and filter mask of each chunk as columns. `checked_table` compares
-these with the file and the grid, and returns a `ChunkTable`.
+`walk_chunks` takes an `IndexRequest` (the file, the address of the index, and the chunk grid) and
+calls the walker for its kind of index. Walkers return the address, stored size and filter mask of
+each chunk as columns. These are compared with the file and the grid, and become a `ChunkTable`.
+Anything that is impossible in a valid file is an error. To get the layout of a dataset: pass a
+reader of the file to `read_superblock`, then the address of the dataset's object header
+(`h5py.h5o.get_info(dataset.id).addr`) to `data_layout_of`.
 
 Single chunk and implicit indexes need no structure in the file.
 Source: HDF5 File Format Specification v3, VII.A and VII.B.
@@ -16,22 +19,32 @@ An extensible array has the same elements. Its index block holds the first of th
 first data blocks. Super blocks of growing size point to further data blocks of growing size. Large
 data blocks are cut into pages, and the super block marks the pages that were written.
 Source: HDF5 File Format Specification v3, VII.D.
+
+Version 1 B-trees have no checksum, so everything in them is compared with what else is known about
+the dataset. Their keys increase in C order from the first leaf to the last.
+Source: HDF5 File Format Specification v3, III.A.1.
+
+Version 2 B-trees index datasets that grow without limit along several dimensions. Their inner nodes
+hold chunks, too.
+Source: HDF5 File Format Specification v3, III.A.2 (records of types 10 and 11) and VII.E.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes, lookup3_rows
-from gridref.formats.hdf5.messages import ChunkedLayout
+from gridref.formats.hdf5.bytes import CHECKSUM_BYTES, FieldCursor, Hdf5Bytes, lookup3_rows
+from gridref.formats.hdf5.headers import ChunkedLayout, ChunkIndexKind
+from gridref.formats.hdf5.heaps import NODE_PREFIX_BYTES, BTreeV2, NodeLevel, read_btree_v2
+from gridref.learned import FORMS
 from gridref.limits import beyond, chunk_limit
 from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -41,7 +54,7 @@ from gridref.model.manifest import ChunkManifest, ChunkState, Source
 _MAX_GRID = 2**62
 
 
-class ReadBudget:
+class _ReadBudget:
     """Ends walks in circles: the parts of an index never take more bytes than the file has."""
 
     def __init__(self, file: Hdf5Bytes) -> None:
@@ -55,7 +68,7 @@ class ReadBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredChunks:
+class _StoredChunks:
     """The content of a chunk index, not yet compared with the file and the grid.
 
     Attributes
@@ -79,7 +92,7 @@ class StoredChunks:
     filter_mask: NDArray[np.uint32] | None = None
     is_checked: bool = False
 
-    def inside(self, n_chunks: int) -> StoredChunks:
+    def inside(self, n_chunks: int) -> _StoredChunks:
         """The chunks of the grid of `n_chunks`.
 
         An index may list others, if the file grows while it is read, or if an early version of the
@@ -89,7 +102,7 @@ class StoredChunks:
         if not len(number) or (int(number.min()) >= 0 and int(number.max()) < n_chunks):
             return self
         kept = (number >= 0) & (number < n_chunks)
-        return StoredChunks(
+        return _StoredChunks(
             number[kept],
             self.address[kept],
             None if self.length is None else self.length[kept],
@@ -116,7 +129,7 @@ class IndexRequest:
     shape: tuple[int, ...]
     max_shape: tuple[int | None, ...]
     is_filtered: bool
-    budget: ReadBudget = field(init=False)
+    budget: _ReadBudget = field(init=False)
 
     def __post_init__(self) -> None:
         rank = len(self.layout.chunk_shape)
@@ -128,7 +141,7 @@ class IndexRequest:
             raise UnsupportedFeatureError(
                 f"the dataset of shape {self.shape} is declared to have {self.n_chunks} chunks"
             )
-        object.__setattr__(self, "budget", ReadBudget(self.file))
+        object.__setattr__(self, "budget", _ReadBudget(self.file))
 
     @cached_property
     def grid_shape(self) -> tuple[int, ...]:
@@ -157,7 +170,7 @@ class IndexRequest:
         return address
 
 
-def check_addresses(
+def _check_addresses(
     file: Hdf5Bytes, addresses: NDArray[np.unsignedinteger], structure: str
 ) -> NDArray[np.int64]:
     """Addresses as int64, after a check that they are inside the file."""
@@ -217,7 +230,6 @@ class ChunkTable:
 
     @property
     def n_stored(self) -> int:
-        """Number of chunks that are stored."""
         return len(self.number)
 
     def to_manifest(self, source: Source) -> ChunkManifest:
@@ -251,15 +263,8 @@ class ChunkTable:
         return self.n_stored == self.n_chunks and _is_increasing(self.number)
 
 
-def checked_table(request: IndexRequest, chunks: StoredChunks) -> ChunkTable:
-    """Turn the content of an index into a table, or raise if it is impossible.
-
-    Raises
-    ------
-    SourceFormatError
-        If a chunk of the grid is outside the file, is listed twice, overlaps another, or has a
-        size that it cannot have.
-    """
+def _checked_table(request: IndexRequest, chunks: _StoredChunks) -> ChunkTable:
+    """Turn the content of an index into a table, or raise if it is impossible."""
     if not chunks.is_checked:
         chunks = chunks.inside(request.n_chunks)
         _check_numbers(chunks.number)
@@ -298,7 +303,7 @@ def _partial_chunks(request: IndexRequest, number: NDArray[np.int64]) -> NDArray
 
 
 def _lengths(
-    request: IndexRequest, chunks: StoredChunks, partial: NDArray[np.bool_] | None
+    request: IndexRequest, chunks: _StoredChunks, partial: NDArray[np.bool_] | None
 ) -> NDArray[np.int64]:
     chunk_bytes = request.layout.chunk_bytes
     if len(chunks.number) and chunk_bytes > request.file.end_address and not request.is_filtered:
@@ -359,7 +364,7 @@ def _offsets(
 # Indexes without a structure in the file: a single chunk, and chunks in a row
 
 
-def walk_single_chunk(request: IndexRequest) -> StoredChunks:
+def _walk_single_chunk(request: IndexRequest) -> _StoredChunks:
     """The only chunk of a dataset, whose address is in the data layout message itself."""
     sizes = request.layout.single_chunk
     if (sizes is not None) != request.is_filtered:
@@ -371,13 +376,13 @@ def walk_single_chunk(request: IndexRequest) -> StoredChunks:
     number = np.zeros(1, np.int64)
     address = np.array([request.index_address], np.uint64)
     if sizes is None:
-        return StoredChunks(number, address)
-    return StoredChunks(
+        return _StoredChunks(number, address)
+    return _StoredChunks(
         number, address, np.array(sizes[:1], np.uint64), np.array(sizes[1:], np.uint32)
     )
 
 
-def walk_implicit(request: IndexRequest) -> StoredChunks:
+def _walk_implicit(request: IndexRequest) -> _StoredChunks:
     """Chunks that are one after the other, in C order of the grid's greatest extent."""
     grid, max_grid = request.grid_shape, request.max_grid_shape
     if request.is_filtered or None in max_grid:
@@ -385,7 +390,7 @@ def walk_implicit(request: IndexRequest) -> StoredChunks:
             "chunks in a row are possible without filters and within fixed limits only"
         )
     if not request.n_chunks:
-        return StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
+        return _StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
     limits = [limit for limit in max_grid if limit is not None]
     strides = [math.prod(limits[axis + 1 :]) for axis in range(len(limits))]
     last = sum((n - 1) * stride for n, stride in zip(grid, strides, strict=True))
@@ -396,19 +401,18 @@ def walk_implicit(request: IndexRequest) -> StoredChunks:
     for n_chunks, stride in zip(grid, strides, strict=True):
         index = np.add.outer(index, np.arange(n_chunks, dtype=np.int64) * stride).reshape(-1)
     address = (index * chunk_bytes + request.index_address).astype(np.uint64)
-    return StoredChunks(np.arange(request.n_chunks, dtype=np.int64), address)
+    return _StoredChunks(np.arange(request.n_chunks, dtype=np.int64), address)
 
 
 # Blocks of fixed and extensible arrays: checksums and elements
 
-BATCH_BYTES = 8 << 20  # with fewer, the checksums of too few blocks go side by side
-CHECKSUM_BYTES = 4
+_BATCH_BYTES = 8 << 20  # with fewer, the checksums of too few blocks go side by side
 _MASK_BYTES = 4
 _BEYOND = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class BlockRun:
+class _BlockRun:
     """Blocks with equal numbers of elements, each with a checksum at its end.
 
     Attributes
@@ -434,8 +438,7 @@ class BlockRun:
         n_head = len(self.prefix) + self.n_skipped
         return n_head + self.n_elements * element.itemsize + CHECKSUM_BYTES
 
-    def part(self, start: int, stop: int) -> BlockRun:
-        """Some of the blocks."""
+    def part(self, start: int, stop: int) -> _BlockRun:
         return replace(
             self,
             addresses=self.addresses[start:stop],
@@ -443,7 +446,7 @@ class BlockRun:
         )
 
 
-def chunk_dtype(
+def _chunk_dtype(
     request: IndexRequest, n_bytes: int, structure: str, *more: tuple[Any, ...]
 ) -> np.dtype[np.void]:
     """An entry of an index: address, if filtered stored size and filter mask, then other fields.
@@ -480,7 +483,7 @@ def _array_header(
         raise SourceFormatError(
             "the chunk index and the filters of the dataset contradict each other"
         )
-    return cursor, chunk_dtype(request, element_bytes, "the chunk index has elements")
+    return cursor, _chunk_dtype(request, element_bytes, "the chunk index has elements")
 
 
 def _prefix(request: IndexRequest, signature: bytes) -> bytes:
@@ -495,7 +498,7 @@ def read_checked(request: IndexRequest, address: int, length: int, structure: st
     return request.file.read_checked(address, length, structure)
 
 
-def verify_rows(
+def _verify_rows(
     file: Hdf5Bytes,
     rows: NDArray[np.uint8],
     lengths: NDArray[np.int64],
@@ -512,23 +515,23 @@ def verify_rows(
         raise SourceFormatError(f"the checksum of {structure} is wrong", place)
 
 
-def read_blocks(
-    request: IndexRequest, element: np.dtype[np.void], runs: Iterable[BlockRun]
-) -> list[StoredChunks]:
+def _read_blocks(
+    request: IndexRequest, element: np.dtype[np.void], runs: Iterable[_BlockRun]
+) -> list[_StoredChunks]:
     """The chunks in all blocks, numbered by array index.
 
     Blocks of all runs are read and verified together in batches, which is faster for short runs.
     """
-    chunks: list[StoredChunks] = []
-    batch: list[tuple[BlockRun, NDArray[np.uint8]]] = []
+    chunks: list[_StoredChunks] = []
+    batch: list[tuple[_BlockRun, NDArray[np.uint8]]] = []
     n_pending = 0
     for run in runs:
         length = run.n_bytes(element)
         request.budget.spend(length * len(run.addresses), run.structure)
-        step = max(1, BATCH_BYTES // length)
+        step = max(1, _BATCH_BYTES // length)
         for start in range(0, len(run.addresses), step):
             part = run.part(start, start + step)
-            if n_pending + length * len(part.addresses) > BATCH_BYTES:
+            if n_pending + length * len(part.addresses) > _BATCH_BYTES:
                 chunks += _finished(request, element, batch)
                 batch, n_pending = [], 0
             batch.append((part, request.file.read_rows(part.addresses, length, part.structure)))
@@ -539,8 +542,8 @@ def read_blocks(
 def _finished(
     request: IndexRequest,
     element: np.dtype[np.void],
-    batch: list[tuple[BlockRun, NDArray[np.uint8]]],
-) -> list[StoredChunks]:
+    batch: list[tuple[_BlockRun, NDArray[np.uint8]]],
+) -> list[_StoredChunks]:
     """Verify all blocks at once, then take their elements."""
     if not batch:
         return []
@@ -552,7 +555,7 @@ def _finished(
         stops = np.cumsum(sizes).tolist()
         for (_, rows), width, stop in zip(batch, widths, stops, strict=True):
             together[stop - len(rows) : stop, :width] = rows
-    verify_rows(
+    _verify_rows(
         request.file,
         together,
         np.repeat(widths, sizes) - CHECKSUM_BYTES,
@@ -563,46 +566,46 @@ def _finished(
 
 
 def _elements_of(
-    request: IndexRequest, element: np.dtype[np.void], run: BlockRun, rows: NDArray[np.uint8]
-) -> StoredChunks:
+    request: IndexRequest, element: np.dtype[np.void], run: _BlockRun, rows: NDArray[np.uint8]
+) -> _StoredChunks:
     if (rows[:, : len(run.prefix)] != np.frombuffer(run.prefix, np.uint8)).any():
         place = request.file.place(int(run.addresses[0]))
         raise SourceFormatError(f"{run.structure} is not where it should be", place)
     n_head = len(run.prefix) + run.n_skipped
     body = np.ascontiguousarray(rows[:, n_head:-CHECKSUM_BYTES]).view(element)
     index = run.first_index[:, None] + np.arange(run.n_elements)
-    return defined_elements(request, body, index)
+    return _defined_elements(request, body, index)
 
 
-def defined_elements(
+def _defined_elements(
     request: IndexRequest, records: NDArray[np.void], index: NDArray[np.int64]
-) -> StoredChunks:
+) -> _StoredChunks:
     """The elements that have an address, numbered by array index."""
     is_defined = records["address"] != request.file.undefined_address
     defined = records[is_defined]
-    return StoredChunks(
+    return _StoredChunks(
         index[is_defined],
         defined["address"].astype(np.uint64),
-        stored_size(defined["length"]) if request.is_filtered else None,
+        _stored_size(defined["length"]) if request.is_filtered else None,
         np.ascontiguousarray(defined["filter_mask"]) if request.is_filtered else None,
     )
 
 
-def stored_size(raw: NDArray[np.uint8]) -> NDArray[np.uint64]:
+def _stored_size(raw: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """Little-endian unsigned integers of any width up to 8, from (n, width) bytes."""
     padded = np.zeros((len(raw), 8), np.uint8)
     padded[:, : raw.shape[1]] = raw
     return padded.view("<u8")[:, 0]
 
 
-def join_chunks(parts: Iterable[StoredChunks]) -> StoredChunks:
+def _join_chunks(parts: Iterable[_StoredChunks]) -> _StoredChunks:
     """All chunks of several parts of an index."""
     pieces = [part for part in parts if len(part.number)]
     if not pieces:
-        return StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
+        return _StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
     lengths = [piece.length for piece in pieces if piece.length is not None]
     masks = [piece.filter_mask for piece in pieces if piece.filter_mask is not None]
-    return StoredChunks(
+    return _StoredChunks(
         np.concatenate([piece.number for piece in pieces]),
         np.concatenate([piece.address for piece in pieces]),
         np.concatenate(lengths) if lengths else None,
@@ -610,7 +613,7 @@ def join_chunks(parts: Iterable[StoredChunks]) -> StoredChunks:
     )
 
 
-def numbers_of(
+def _numbers_of(
     request: IndexRequest, index: NDArray[np.int64], axes: Sequence[int]
 ) -> NDArray[np.int64]:
     """Numbers inside the grid of chunks that are numbered inside the grid's greatest extent.
@@ -642,7 +645,7 @@ _BLOCK = "the data block of the fixed array"
 _FIXED_PAGE = "a page of the fixed array"
 
 
-def walk_fixed_array(request: IndexRequest) -> StoredChunks:
+def _walk_fixed_array(request: IndexRequest) -> _StoredChunks:
     """All chunks of a fixed array."""
     file = request.file
     n_bytes = 8 + file.length_bytes + file.offset_bytes + CHECKSUM_BYTES
@@ -652,17 +655,17 @@ def walk_fixed_array(request: IndexRequest) -> StoredChunks:
     address = cursor.take(file.offset_bytes)
     _check_size(request, n_elements)
     if address == file.undefined_address:
-        return join_chunks([])
+        return _join_chunks([])
     prefix = _prefix(request, b"FADB")
     if page_bits >= file.length_bytes * 8 or n_elements <= 1 << page_bits:
         request.file.check_range(address, 0, _BLOCK)
         block = np.array([address], np.int64)
-        runs = [BlockRun(block, np.zeros(1, np.int64), n_elements, prefix, 0, _BLOCK)]
+        runs = [_BlockRun(block, np.zeros(1, np.int64), n_elements, prefix, 0, _BLOCK)]
     else:
         runs = _fixed_pages(request, element, address, n_elements, 1 << page_bits)
-    chunks = join_chunks(read_blocks(request, element, runs))
-    number = numbers_of(request, chunks.number, range(len(request.shape)))
-    return StoredChunks(number, chunks.address, chunks.length, chunks.filter_mask)
+    chunks = _join_chunks(_read_blocks(request, element, runs))
+    number = _numbers_of(request, chunks.number, range(len(request.shape)))
+    return _StoredChunks(number, chunks.address, chunks.length, chunks.filter_mask)
 
 
 def _check_size(request: IndexRequest, n_elements: int) -> None:
@@ -681,7 +684,7 @@ def _fixed_pages(
     address: int,
     n_elements: int,
     page_elements: int,
-) -> list[BlockRun]:
+) -> list[_BlockRun]:
     """Pages are one after the other, whether written or not; the last one is shorter."""
     prefix = _prefix(request, b"FADB")
     n_pages = -(-n_elements // page_elements)
@@ -698,7 +701,7 @@ def _fixed_pages(
     is_last = written == n_pages - 1
     n_last = n_elements - (n_pages - 1) * page_elements
     return [
-        BlockRun(start + pages * page_bytes, pages * page_elements, size, b"", 0, _FIXED_PAGE)
+        _BlockRun(start + pages * page_bytes, pages * page_elements, size, b"", 0, _FIXED_PAGE)
         for pages, size in ((written[~is_last], page_elements), (written[is_last], n_last))
     ]
 
@@ -758,7 +761,7 @@ class _Header:
         return blocks
 
 
-def walk_extensible_array(request: IndexRequest) -> StoredChunks:
+def _walk_extensible_array(request: IndexRequest) -> _StoredChunks:
     """All chunks of an extensible array, as far as it declares to be in use."""
     endless = [axis for axis, size in enumerate(request.max_shape) if size is None]
     if len(endless) != 1:
@@ -767,12 +770,12 @@ def walk_extensible_array(request: IndexRequest) -> StoredChunks:
         )
     header = _read_header(request)
     if header.index_block == request.file.undefined_address:
-        return join_chunks([])
-    chunks = join_chunks(_read_index_block(request, header))
+        return _join_chunks([])
+    chunks = _join_chunks(_read_index_block(request, header))
     chunks = chunks.inside(header.n_set)
     axes = endless + [axis for axis in range(len(request.shape)) if axis not in endless]
-    number = numbers_of(request, chunks.number, axes)
-    return StoredChunks(number, chunks.address, chunks.length, chunks.filter_mask)
+    number = _numbers_of(request, chunks.number, axes)
+    return _StoredChunks(number, chunks.address, chunks.length, chunks.filter_mask)
 
 
 def _read_header(request: IndexRequest) -> _Header:
@@ -799,7 +802,7 @@ def _read_header(request: IndexRequest) -> _Header:
     )
 
 
-def _read_index_block(request: IndexRequest, header: _Header) -> list[StoredChunks]:
+def _read_index_block(request: IndexRequest, header: _Header) -> list[_StoredChunks]:
     file = request.file
     super_blocks = header.super_blocks()
     direct = super_blocks[: header.n_direct_super_blocks]
@@ -817,7 +820,7 @@ def _read_index_block(request: IndexRequest, header: _Header) -> list[StoredChun
     cursor.expect(prefix, "prefix")
     own = np.frombuffer(cursor.take_bytes(n_element_bytes), header.element)
     index = np.arange(header.n_direct_elements, dtype=np.int64)
-    runs: list[BlockRun] = []
+    runs: list[_BlockRun] = []
     for block in direct:
         if block.block_elements > header.page_elements:
             raise UnsupportedFeatureError(
@@ -828,12 +831,12 @@ def _read_index_block(request: IndexRequest, header: _Header) -> list[StoredChun
     for block, address in zip(indirect, _addresses(request, cursor, len(indirect)), strict=True):
         if int(address) != file.undefined_address:
             runs.append(_read_super_block(request, header, block, int(address)))
-    return [defined_elements(request, own, index), *read_blocks(request, header.element, runs)]
+    return [_defined_elements(request, own, index), *_read_blocks(request, header.element, runs)]
 
 
 def _read_super_block(
     request: IndexRequest, header: _Header, block: _SuperBlock, address: int
-) -> BlockRun:
+) -> _BlockRun:
     file = request.file
     prefix = _prefix(request, b"EASB")
     n_pages = block.block_elements // header.page_elements
@@ -854,10 +857,10 @@ def _read_super_block(
 
 def _data_blocks(
     request: IndexRequest, header: _Header, block: _SuperBlock, addresses: NDArray[np.uint64]
-) -> BlockRun:
+) -> _BlockRun:
     order = np.flatnonzero(addresses != request.file.undefined_address)
-    return BlockRun(
-        check_addresses(request.file, addresses[order], _DATA_BLOCK),
+    return _BlockRun(
+        _check_addresses(request.file, addresses[order], _DATA_BLOCK),
         block.first_index + order * block.block_elements,
         block.block_elements,
         _prefix(request, b"EADB"),
@@ -872,15 +875,15 @@ def _extensible_pages(
     block: _SuperBlock,
     addresses: NDArray[np.uint64],
     is_written: NDArray[np.bool_],
-) -> BlockRun:
+) -> _BlockRun:
     """Pages follow the head of their data block, whether written or not."""
     file = request.file
     is_written = is_written & (addresses != file.undefined_address)[:, None]
     order, page = np.nonzero(is_written)
     head_bytes = len(_prefix(request, b"EADB")) + header.block_offset_bytes
     page_bytes = header.page_elements * header.element.itemsize + CHECKSUM_BYTES
-    blocks = check_addresses(file, addresses[order], _DATA_BLOCK)
-    return BlockRun(
+    blocks = _check_addresses(file, addresses[order], _DATA_BLOCK)
+    return _BlockRun(
         blocks + head_bytes + CHECKSUM_BYTES + page * page_bytes,
         block.first_index + order * block.block_elements + page * header.page_elements,
         header.page_elements,
@@ -893,3 +896,501 @@ def _extensible_pages(
 def _addresses(request: IndexRequest, cursor: FieldCursor, n: int) -> NDArray[np.uint64]:
     width = request.file.offset_bytes
     return np.frombuffer(cursor.take_bytes(n * width), f"<u{width}").astype(np.uint64)
+
+
+# Version 1 B-trees of chunks, a whole level at a time
+
+_CHUNK_NODE_TYPE = 1
+_NODES_BYTES = 1 << 20
+_WHAT = "a node of the chunk B-tree"
+_HIDDEN = "keys of the chunk B-tree do not enclose the chunks below them"
+_UNORDERED = "the keys of the chunk B-tree are out of order"
+_LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
+
+
+def _walk_btree_v1(request: IndexRequest) -> _StoredChunks:
+    """All chunks of a version 1 B-tree, in C order."""
+    only = read_leaf(request)
+    if only is not None:
+        leaf, entries = only
+        return _stored(request, entries, leaf.number, is_checked=leaf.is_inside)
+    file = request.file
+    root = np.array([request.index_address], np.uint64)
+    addresses = _check_addresses(file, root, _WHAT)
+    nodes = _NodeReader(request)
+    level = nodes.root_level(addresses)
+    bounds = None
+    while level:
+        parts = nodes.entries(addresses, level)
+        _check_keys(parts, bounds)
+        bounds = _bounds_of_children(parts, nodes.scale)
+        children = [part.entries["child"] for part in parts]
+        addresses = _check_addresses(file, np.concatenate(children), _WHAT)
+        if not len(addresses):
+            return _join_chunks([])
+        level -= 1
+    leaves = nodes.entries(addresses, 0)
+    _check_keys(leaves, bounds)
+    chunks = _join_chunks(
+        _stored(request, part.entries, _numbers(request, part.keys)) for part in leaves
+    )
+    _check_order(chunks.number)
+    return chunks
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """What follows from a chunk B-tree of one leaf; one object for all similar ones.
+
+    Attributes
+    ----------
+    kind
+        By what similar ones are found in `FORMS`, with all their bytes but places and sizes.
+    dtype
+        All of the leaf that is used.
+    number
+        int64, C-order number of each chunk inside the grid; negative for those outside it.
+    is_inside
+        The numbers increase, and are inside the grid.
+    """
+
+    kind: tuple[Any, ...]
+    dtype: np.dtype[np.void]
+    number: NDArray[np.int64]
+    is_inside: bool
+
+
+def read_leaf(request: IndexRequest) -> tuple[Leaf, NDArray[np.void]] | None:
+    """A tree that is one leaf, and its entries; None if it is more, or not valid.
+
+    That is how the trees of small files are, whose keys mostly are the same in all files of a
+    series.
+    """
+    file, layout = request.file, request.layout
+    rank, capacity = len(request.shape), 2 * file.chunk_btree_k
+    n_bytes = _node_dtype(file.offset_bytes, rank, capacity).itemsize
+    data = file.read_start(request.index_address, n_bytes, _WHAT)
+    count = int.from_bytes(data[6:8], "little")
+    if data[:6] != _LEAF_HEAD or count > capacity:
+        return None
+    dtype = _node_dtype(file.offset_bytes, rank, count)
+    if dtype.itemsize > len(data):
+        return None
+    data = data[: dtype.itemsize]
+    request.budget.spend(len(data), "nodes of the chunk B-tree")
+    entries = np.frombuffer(data, dtype)[0]["entries"]
+    bounds = request.shape, layout.chunk_shape, layout.element_bytes
+    kind = Leaf, file.offset_bytes, request.is_filtered, *bounds
+    leaf: Leaf | None = FORMS.find(kind, data)
+    return leaf or _learnt(request, kind, dtype, data), entries
+
+
+def _learnt(
+    request: IndexRequest, kind: tuple[Any, ...], dtype: np.dtype[np.void], data: bytes
+) -> Leaf:
+    nodes, reader = np.frombuffer(data, dtype), _NodeReader(request)
+    counts = nodes["n_entries"].astype(np.int64)
+    part = _used(nodes, counts, int(counts[0]), reader.scale)
+    _check_keys([part], None)
+    number = _numbers(request, part.keys)
+    _check_order(number)
+    number.flags.writeable = False
+    leaf = Leaf(kind, dtype, number, bool((number >= 0).all()))
+    holes = [*_differing(dtype, request)]
+    return FORMS.keep(kind, data, holes, leaf, 1000 + 5 * number.nbytes)
+
+
+def _differing(dtype: np.dtype[np.void], request: IndexRequest) -> Iterator[slice]:
+    """Bytes of a leaf that differ in similar ones: addresses of chunks, and sizes if filtered."""
+    fields: Any = dtype.fields
+    (entries, first), (key, end) = fields["entries"][:2], fields["end"][:2]
+    names = ("length", "child") if request.is_filtered else ("child",)
+    for start in range(first, end, entries.base.itemsize):
+        for part, at in (entries.base.fields[name][:2] for name in names):
+            yield slice(start + at, start + at + part.itemsize)
+    yield slice(end, end + key.itemsize - key["origin"].itemsize)  # size and filters of no chunk
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The content of nodes that were read together.
+
+    Attributes
+    ----------
+    counts
+        (n,) how many of them each node has.
+    ends
+        (n, rank + 1) origin in the key after each node's last entry: HDF5 finds no chunk from
+        there on. It often differs from that of the last chunk in the last place alone, which
+        counts bytes of an element.
+    """
+
+    entries: NDArray[np.void]
+    counts: NDArray[np.int64]
+    ends: NDArray[np.uint64]
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """(m, rank + 1) origin in the key of each entry."""
+        return np.asarray(self.entries["origin"])
+
+    @property
+    def last(self) -> NDArray[np.int64]:
+        """(n,) index of each node's last entry."""
+        return np.cumsum(self.counts) - 1
+
+
+def _check_keys(parts: list[_Nodes], bounds: NDArray[np.uint64] | None) -> None:
+    """Raise unless HDF5 finds all entries: their keys are between those of the nodes above.
+
+    `bounds` is (n, 2, rank + 1): the keys before and after each node; None for the root.
+    """
+    start = 0
+    for part in parts:
+        used = part.counts > 0
+        last = part.keys[part.last[used]]
+        wrong = not _precedes(last, part.ends[used]).all()
+        ascends = _precedes(part.keys[:-1], part.keys[1:])
+        ascends[part.last[used][:-1]] = True  # the next one is in another node
+        if not ascends.all():
+            raise SourceFormatError(_UNORDERED)
+        if bounds is not None:
+            low, high = bounds[start : start + len(part.counts)][used].transpose(1, 0, 2)
+            first = part.keys[(part.last - part.counts + 1)[used]]
+            wrong |= bool(_precedes(first, low).any()) or not _precedes(last, high).all()
+        if wrong:
+            raise SourceFormatError(_HIDDEN)
+        start += len(part.counts)
+
+
+def _bounds_of_children(parts: list[_Nodes], scale: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The keys before and after each child of some nodes, in whole chunks, as HDF5 compares."""
+    bounds_of_parts = []
+    for part in parts:
+        behind = np.roll(part.keys, -1, axis=0)
+        used = part.counts > 0
+        behind[part.last[used]] = part.ends[used]
+        bounds_of_parts.append(np.stack([part.keys, behind], axis=1))
+    bounds = np.concatenate(bounds_of_parts)
+    return np.asarray(bounds - bounds % scale)
+
+
+def _precedes(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each row comes before the other in C order."""
+    result = np.zeros(len(one), bool)
+    for axis in reversed(range(one.shape[1])):
+        left, right = one[:, axis], other[:, axis]
+        result = (left < right) | ((left == right) & result)
+    return result
+
+
+class _NodeReader:
+    """Reads nodes in batches that are small beside the entries decoded from them."""
+
+    def __init__(self, request: IndexRequest) -> None:
+        self._request = request
+        self._capacity = 2 * request.file.chunk_btree_k
+        self.scale = np.array([*request.layout.chunk_shape, request.layout.element_bytes], "u8")
+
+    def root_level(self, root: NDArray[np.int64]) -> int:
+        return int(self._read(root, 0)["level"][0])
+
+    def entries(self, addresses: NDArray[np.int64], level: int) -> list[_Nodes]:
+        """The entries of all nodes, which must be of the given level, in batches."""
+        batches: list[_Nodes] = []
+        step = max(1, _NODES_BYTES // self._dtype(self._capacity).itemsize)
+        for start in range(0, len(addresses), step):
+            part = addresses[start : start + step]
+            nodes = self._read(part, self._capacity)
+            counts = nodes["n_entries"].astype(np.int64)
+            self._check(part, nodes, counts, level)
+            if counts.max() <= self._capacity:
+                batches.append(_used(nodes, counts, self._capacity, self.scale))
+            else:
+                batches += self._long_nodes(part, counts)
+        return batches
+
+    def _long_nodes(self, addresses: NDArray[np.int64], counts: NDArray[np.int64]) -> list[_Nodes]:
+        """Entries of nodes that have more than expected, each read at its own size."""
+        return [
+            _used(self._read(part, count), counts[row : row + 1], count, self.scale)
+            for row, count in enumerate(counts.tolist())
+            for part in (addresses[row : row + 1],)
+        ]
+
+    def _check(
+        self,
+        addresses: NDArray[np.int64],
+        nodes: NDArray[np.void],
+        counts: NDArray[np.int64],
+        level: int,
+    ) -> None:
+        """All must be nodes of this level, inside the file, and together not larger than it."""
+        fits = (
+            (nodes["signature"] == b"TREE")
+            & (nodes["type"] == _CHUNK_NODE_TYPE)
+            & (nodes["level"] == level)
+        )
+        if not fits.all():
+            raise self._error(addresses[~fits], f"is not a chunk node of level {level}")
+        empty = self._dtype(0).itemsize
+        used = empty + counts * (self._dtype(1).itemsize - empty)
+        is_cut = addresses + used > self._request.file.end_address
+        if is_cut.any():
+            raise self._error(addresses[is_cut], "lies outside of the file")
+        self._request.budget.spend(int(used.sum()), "nodes of the chunk B-tree")
+
+    def _read(self, addresses: NDArray[np.int64], capacity: int) -> NDArray[np.void]:
+        dtype = self._dtype(capacity)
+        rows = self._request.file.read_rows(addresses, dtype.itemsize, _WHAT, padded=True)
+        return rows.reshape(-1).view(dtype)
+
+    def _dtype(self, capacity: int) -> np.dtype[np.void]:
+        return _node_dtype(self._request.file.offset_bytes, len(self._request.shape), capacity)
+
+    def _error(self, addresses: NDArray[np.int64], reason: str) -> SourceFormatError:
+        place = self._request.file.place(int(addresses[0]), self._dtype(0).itemsize)
+        return SourceFormatError(f"{_WHAT} {reason}", place)
+
+
+@lru_cache(maxsize=64)
+def _node_dtype(offset_bytes: int, rank: int, capacity: int) -> np.dtype[np.void]:
+    """A node of so many entries: its head, then keys and children in turn, and a last key."""
+    address = f"<u{offset_bytes}"
+    key = [("length", "<u4"), ("filter_mask", "<u4"), ("origin", "<u8", (rank + 1,))]
+    entry = [*key, ("child", address)]
+    return np.dtype(
+        [
+            ("signature", "S4"),
+            ("type", "u1"),
+            ("level", "u1"),
+            ("n_entries", "<u2"),
+            ("siblings", address, (2,)),
+            ("entries", entry, (capacity,)),
+            ("end", key),
+        ]
+    )
+
+
+def _used(
+    nodes: NDArray[np.void], counts: NDArray[np.int64], capacity: int, scale: NDArray[np.uint64]
+) -> _Nodes:
+    """The entries in use of nodes with room for `capacity`; the key after them comes next."""
+    rows = np.arange(len(nodes))
+    ends = nodes["end"]["origin"].copy()
+    short = counts < capacity
+    ends[short] = nodes["entries"]["origin"][rows[short], counts[short]]
+    entries = nodes["entries"][np.arange(capacity) < counts[:, None]]
+    return _Nodes(entries, counts, ends - ends % scale)
+
+
+def _stored(
+    request: IndexRequest,
+    entries: NDArray[np.void],
+    number: NDArray[np.int64],
+    *,
+    is_checked: bool = False,
+) -> _StoredChunks:
+    mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
+    length = np.ascontiguousarray(entries["length"])
+    return _StoredChunks(number, entries["child"].astype(np.uint64), length, mask, is_checked)
+
+
+def _numbers(request: IndexRequest, origin: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Numbers of chunks whose origins are given in elements."""
+    if origin[:, -1].any():
+        raise SourceFormatError("a key of the chunk B-tree does not start at a whole element")
+    coords, rest = np.divmod(origin[:, :-1], np.array(request.layout.chunk_shape, np.uint64))
+    if rest.any():
+        axis = int(rest.any(axis=0).argmax())
+        raise SourceFormatError(
+            f"a key of the chunk B-tree is not the origin of a chunk (dimension {axis})"
+        )
+    return numbers_inside(coords.T, request.grid_shape)
+
+
+def _check_order(number: NDArray[np.int64]) -> None:
+    inside = number[number >= 0]
+    if (inside[1:] <= inside[:-1]).any():
+        raise SourceFormatError(_UNORDERED)
+
+
+# Version 2 B-trees of chunks, a whole level at a time
+
+_UNFILTERED_RECORD, _FILTERED_RECORD = 10, 11
+
+
+@dataclass(frozen=True, slots=True)
+class _NodesV2:
+    """Nodes of one level, and how many records each has."""
+
+    addresses: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+def _walk_btree_v2(request: IndexRequest) -> _StoredChunks:
+    """All chunks of a version 2 B-tree."""
+    tree = _read_tree_header(request)
+    record = _record(request, tree)
+    if tree.root is None or not tree.n_records:
+        return _join_chunks([])
+    root = _check_addresses(request.file, np.array([tree.root], np.uint64), _WHAT)
+    nodes = _NodesV2(root, np.array([tree.root_records], np.int64))
+    chunks_of_levels: list[_StoredChunks] = []
+    for depth in reversed(range(len(tree.levels))):
+        chunks, nodes = _read_level(request, tree, record, depth, nodes)
+        chunks_of_levels += chunks
+    joined = _join_chunks(chunks_of_levels)
+    if len(joined.number) != tree.n_records:
+        raise SourceFormatError(
+            f"the chunk B-tree holds {len(joined.number)} chunks instead of the {tree.n_records} "
+            "it declares"
+        )
+    return joined
+
+
+def _read_tree_header(request: IndexRequest) -> BTreeV2:
+    tree = read_btree_v2(request.file, request.index_address, "the chunk B-tree")
+    kinds = (_UNFILTERED_RECORD, _FILTERED_RECORD)
+    if tree.version != 0 or tree.record_type not in kinds:
+        raise UnsupportedFeatureError(
+            f"the B-tree has version {tree.version} and records of {tree.record_type}"
+        )
+    return tree
+
+
+def _record(request: IndexRequest, tree: BTreeV2) -> np.dtype[np.void]:
+    """A record: address, perhaps stored size and filter mask, and the chunk's coords."""
+    if (tree.record_type == _FILTERED_RECORD) != request.is_filtered:
+        raise SourceFormatError(
+            "the chunk B-tree and the filters of the dataset contradict each other"
+        )
+    coords = ("coords", "<u8", (len(request.shape),))
+    return _chunk_dtype(request, tree.record_bytes, "the chunk B-tree has records", coords)
+
+
+def _read_level(
+    request: IndexRequest, tree: BTreeV2, record: np.dtype[np.void], depth: int, nodes: _NodesV2
+) -> tuple[list[_StoredChunks], _NodesV2]:
+    """The chunks in nodes of one level, and the nodes below them."""
+    level = tree.levels[depth]
+    is_bad = (nodes.counts > level.max_records) | (nodes.counts < 1)
+    if is_bad.any():
+        place = request.file.place(int(nodes.addresses[is_bad][0]), tree.node_bytes)
+        raise SourceFormatError(f"{_WHAT} has an impossible number of chunks", place)
+    request.budget.spend(tree.node_bytes * len(nodes.addresses), "nodes of the chunk B-tree")
+    chunks: list[_StoredChunks] = []
+    children: list[_NodesV2] = []
+    step = max(1, _BATCH_BYTES // tree.node_bytes)
+    for start in range(0, len(nodes.addresses), step):
+        part = _NodesV2(nodes.addresses[start : start + step], nodes.counts[start : start + step])
+        rows = _read_nodes(request, tree, depth, part)
+        chunks.append(_chunks_of_records(request, record, level, rows, part.counts))
+        if depth:
+            children.append(_children(request, tree, level, rows, part.counts))
+    none = np.empty(0, np.int64)
+    below = _NodesV2(
+        np.concatenate([none, *(child.addresses for child in children)]),
+        np.concatenate([none, *(child.counts for child in children)]),
+    )
+    return chunks, below
+
+
+def _read_nodes(
+    request: IndexRequest, tree: BTreeV2, depth: int, nodes: _NodesV2
+) -> NDArray[np.uint8]:
+    rows = request.file.read_rows(nodes.addresses, tree.node_bytes, _WHAT)
+    prefix = (b"BTIN" if depth else b"BTLF") + bytes([0, tree.record_type])
+    is_bad = (rows[:, :NODE_PREFIX_BYTES] != np.frombuffer(prefix, np.uint8)).any(axis=1)
+    if is_bad.any():
+        place = request.file.place(int(nodes.addresses[is_bad][0]), tree.node_bytes)
+        raise SourceFormatError(f"{_WHAT} is not one of level {depth}", place)
+    used = NODE_PREFIX_BYTES + nodes.counts * tree.record_bytes
+    if depth:
+        used = used + (nodes.counts + 1) * tree.levels[depth].pointer_bytes
+    _verify_rows(request.file, rows, used, nodes.addresses, _WHAT)
+    return rows
+
+
+def _chunks_of_records(
+    request: IndexRequest,
+    record: np.dtype[np.void],
+    level: NodeLevel,
+    rows: NDArray[np.uint8],
+    counts: NDArray[np.int64],
+) -> _StoredChunks:
+    stop = NODE_PREFIX_BYTES + level.max_records * record.itemsize
+    body = np.ascontiguousarray(rows[:, NODE_PREFIX_BYTES:stop]).view(record)
+    records = body[np.arange(level.max_records) < counts[:, None]]
+    if not _ascend(records["coords"]):
+        raise SourceFormatError(f"{_WHAT} is out of order: HDF5 would not find all chunks")
+    number = numbers_inside(records["coords"].T, request.grid_shape)
+    address = records["address"].astype(np.uint64)
+    if not request.is_filtered:
+        return _StoredChunks(number, address)
+    mask = np.ascontiguousarray(records["filter_mask"])
+    return _StoredChunks(number, address, _stored_size(records["length"]), mask)
+
+
+def _ascend(coords: NDArray[np.uint64]) -> bool:
+    """Whether (n, rank) coords ascend, the first axis before the others, by which HDF5 searches."""
+    before, after = coords[:-1], coords[1:]
+    differs = before != after
+    first = differs.argmax(axis=1)[:, None]
+    rises = np.take_along_axis(before, first, 1) < np.take_along_axis(after, first, 1)
+    return bool(rises.all())
+
+
+def _children(
+    request: IndexRequest,
+    tree: BTreeV2,
+    level: NodeLevel,
+    rows: NDArray[np.uint8],
+    counts: NDArray[np.int64],
+) -> _NodesV2:
+    """Pointers follow the records directly: one more than there are records."""
+    columns = np.arange((level.max_records + 1) * level.pointer_bytes)
+    start = NODE_PREFIX_BYTES + counts * tree.record_bytes
+    pointer_columns = np.minimum(start[:, None] + columns, rows.shape[1] - 1)
+    pointers = np.take_along_axis(rows, pointer_columns, axis=1).reshape(
+        len(rows), level.max_records + 1, level.pointer_bytes
+    )
+    pointers = pointers[np.arange(level.max_records + 1) <= counts[:, None]]
+    stop = request.file.offset_bytes
+    addresses = _stored_size(pointers[:, :stop])
+    child_counts = _stored_size(pointers[:, stop : stop + level.count_bytes])
+    # Nodes are checked against the counts later, so a count need not be in range yet.
+    checked = _check_addresses(request.file, addresses, _WHAT)
+    return _NodesV2(checked, child_counts.astype(np.int64))
+
+
+# The chunks of a dataset, by whichever index it has
+
+_WALKERS = {
+    ChunkIndexKind.BTREE_V1: _walk_btree_v1,
+    ChunkIndexKind.SINGLE_CHUNK: _walk_single_chunk,
+    ChunkIndexKind.IMPLICIT: _walk_implicit,
+    ChunkIndexKind.FIXED_ARRAY: _walk_fixed_array,
+    ChunkIndexKind.EXTENSIBLE_ARRAY: _walk_extensible_array,
+    ChunkIndexKind.BTREE_V2: _walk_btree_v2,
+}
+
+
+def walk_chunks(request: IndexRequest) -> ChunkTable:
+    """All chunks that a dataset holds.
+
+    Where the layout says that partial chunks are stored without filters, their filter mask is
+    `ALL_FILTERS_OFF`, whatever the index states.
+    """
+    layout = request.layout
+    if layout.index_address is None:
+        return _checked_table(request, _join_chunks([]))
+    walker = _WALKERS.get(layout.kind)
+    if walker is None:
+        raise UnsupportedFeatureError(f"chunks are indexed by {layout.kind.name}")
+    try:
+        return _checked_table(request, walker(request))
+    except SourceFormatError as error:
+        # Where no single part is wrong, at least say where the index begins.
+        start = request.file.place(layout.index_address).start
+        raise error.located(Place(start=start)) from None

@@ -15,13 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.arrays import external_files, fill_value, stored_fill
 from gridref.formats.hdf5.bytes import Hdf5Bytes
 from gridref.formats.hdf5.datatypes import element_type, read_datatype
 from gridref.formats.hdf5.files import Location, OpenFile, find_object, open_file
 from gridref.formats.hdf5.filters import filter_codecs, read_filters
-from gridref.formats.hdf5.headers import HeaderMessage, SharedMessages
-from gridref.formats.hdf5.messages import Dataspace, data_layout_of, read_dataspace
-from gridref.formats.hdf5.storage import external_files, fill_value, stored_fill
+from gridref.formats.hdf5.headers import (
+    Dataspace,
+    HeaderMessage,
+    SharedMessages,
+    data_layout_of,
+    read_dataspace,
+)
 from gridref.formats.hdf5.tree import DatasetNode, dataset_node
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
