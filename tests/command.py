@@ -31,7 +31,7 @@ SCRIPT = "--script"
 # What commands import sooner or later.
 IMPORTS = (
     "gridref.faces.cli.app", "gridref.api.catalog", "gridref.api.each_chunk",
-    "gridref.api.verify", "gridref.faces.cli.drawing", "gridref.faces.cli.tabular",
+    "gridref.api.verify", "gridref.faces.cli.described", "gridref.faces.cli.tabular",
     "gridref.faces.exports.kerchunk", "gridref.faces.exports.stac", "gridref.faces.xarray.engine",
     "gridref.codecs.core", "gridref.formats.hdf5.groups", "gridref.formats.hdf5.original",
     "gridref.formats.hdf5.scanner", "gridref.formats.built_in",

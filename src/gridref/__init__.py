@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from gridref.combine import CombineOptions as CombineOptions
     from gridref.faces.exports.kerchunk import to_kerchunk as to_kerchunk
     from gridref.faces.http.app import create_app as create_app
-    from gridref.faces.xarray.many_files import open_mfdataset as open_mfdataset
-    from gridref.faces.xarray.many_files import open_mfdatatree as open_mfdatatree
+    from gridref.faces.xarray.opening import open_mfdataset as open_mfdataset
+    from gridref.faces.xarray.opening import open_mfdatatree as open_mfdatatree
     from gridref.faces.xarray.opening import open_virtual_dataset as open_virtual_dataset
     from gridref.faces.xarray.opening import open_virtual_datatree as open_virtual_datatree
     from gridref.faces.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
@@ -62,8 +62,8 @@ _HOMES = {
     "files_from": "gridref.api.layout.listings",
     "mosaic": "gridref.api.combining",
     "open_catalog": "gridref.api.catalog",
-    "open_mfdataset": "gridref.faces.xarray.many_files",
-    "open_mfdatatree": "gridref.faces.xarray.many_files",
+    "open_mfdataset": "gridref.faces.xarray.opening",
+    "open_mfdatatree": "gridref.faces.xarray.opening",
     "open_store": "gridref.faces.zarr.store",
     "open_virtual_dataset": "gridref.faces.xarray.opening",
     "open_virtual_datatree": "gridref.faces.xarray.opening",

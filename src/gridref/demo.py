@@ -22,7 +22,7 @@ from gridref.api.building import build
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.extras import missing_package
 from gridref.faces.cli.console import Console, echo
-from gridref.faces.cli.drawing import draw_grid, draw_tree
+from gridref.faces.cli.described import draw_grid, draw_tree
 from gridref.faces.picture import human_bytes
 from gridref.faces.zarr.store import GridrefStore
 from gridref.model.array import VirtualArray

@@ -646,12 +646,12 @@ TESTED_ELSEWHERE = {
         for where in ("codecs/grib.py", "serve/grids.py")
     },
     **_all(
-        "faces/awkward.py",
+        "faces/ragged.py",
         "layout=Ragged()",
         by="integration/test_awkward.py::test_rows_are_those_of_the_files",
     ),
     **_all(
-        "faces/sparse.py",
+        "faces/ragged.py",
         "layout=Ragged()",
         by="integration/test_sparse.py::test_files_lie_along_cells",
     ),
@@ -683,7 +683,7 @@ TESTED_ELSEWHERE = {
         by="integration/test_forecast_views.py::test_one_offset_of_all_runs",
     ),
     **_all(
-        "faces/exports/icechunk/writing.py",
+        "faces/exports/icechunk.py",
         "materialize=True",
         by="integration/test_icechunk.py::"
         "test_what_cannot_be_referenced_is_refused_or_decoded_if_asked",
@@ -709,7 +709,7 @@ NO_ADVICE = {
     ("api/layout/layouts.py", "layout="),
     ("faces/xarray/opening.py", "layout="),  # what was asked for
     ("faces/xarray/opening.py", "combine="),
-    ("faces/xarray/many_files.py", "combine='nested'"),  # that xarray needs for concat_dim
+    ("faces/xarray/opening.py", "combine='nested'"),  # that xarray needs for concat_dim
     ("combine/instances.py", "concat_dim="),  # what the caller is asked to choose, with an example
     ("api/combining.py", "stack='time'"),
     ("api/changes.py", "concat_dim='time'"),

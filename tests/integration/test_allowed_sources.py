@@ -388,6 +388,21 @@ def test_the_command_line(tmp_path):
     assert allowed.returncode == 0
 
 
+def test_globs_are_folders_and_other_ports_other_servers(tmp_path):
+    content = file_at(tmp_path / "a.h5").read_bytes()
+    stranger = {**os.environ, "GRIDREF_STATE": str(tmp_path / "state")}
+    with serving(Site({"/a.h5": content})) as site:
+        catalog = catalog_of(f"{site.url}/a.h5", tmp_path / "x" / "cube.gridref")
+
+        def run(prefix):
+            return run_command("verify", catalog, "--allow", prefix, env=stranger)
+
+        other = run(f"{site.url.rpartition(':')[0]}/*")
+        assert other.returncode == 1
+        assert f"--allow {site.url}/" in other.stderr
+        assert run(f"{site.url}/*").returncode == 0
+
+
 def test_what_a_catalog_says_of_how_it_grows_allows_nothing(tmp_path, as_stranger):
     folder = tmp_path / "in"
     group = gridref.scan(file_at(folder / "a.h5"))

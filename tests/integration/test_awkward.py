@@ -11,7 +11,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import InvalidRequestError
-from gridref.faces.awkward import awkward
+from gridref.faces.ragged import awkward
 
 LENGTHS = (5, 12, 1, 7)
 

@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
 import typer
+import xarray as xr
 from typer.testing import CliRunner
 
 from gridref import demo
@@ -297,6 +299,25 @@ def test_advice_is_spelled_as_the_face_that_was_used(tmp_path: Path) -> None:
         cwd=tmp_path,
     )  # fmt: skip
     assert followed.returncode == 0, followed.stderr
+
+
+def test_a_misspelt_dimension_is_the_only_problem(tmp_path: Path) -> None:
+    for day in range(2):
+        labels = {"time": [day], "x": np.arange(2.0) + day}
+        values = xr.Dataset({"tas": (("time", "x"), np.zeros((1, 2)))}, labels)
+        values.to_netcdf(tmp_path / f"{day}.nc")
+    refused = run_command("plan", tmp_path / "0.nc", tmp_path / "1.nc", "--concat-dim", "tmie")
+    assert (refused.returncode, "did you mean 'time'?" in refused.stdout) == (1, True)
+    assert "2 files, 0 drifts, 1 problem\n" in refused.stdout
+
+
+def test_the_only_file_of_a_catalog_stays(tmp_path: Path) -> None:
+    file, catalog = tmp_path / "a.nc", tmp_path / "a.gridref"
+    xr.Dataset({"tas": ("time", [1.0])}).to_netcdf(file)
+    assert run_command("build", file, "-o", catalog).returncode == 0
+    refused = run_command("remove", catalog, file)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: this would remove every file of the catalog")
 
 
 def test_plan_shows_stacks_and_one_file(folder: Path) -> None:

@@ -722,6 +722,15 @@ def test_write_list_update_and_drop(cube: Cube) -> None:
     assert not cube.objects()
 
 
+def test_shards_of_overviews_are_no_sources(cube: Cube) -> None:
+    before = run_command("info", cube.url).stdout.splitlines()
+    (told,) = (line for line in before if " sources, " in line)
+    assert run_command("overviews", cube.url, "tas").returncode == 0
+    shown = run_command("info", cube.url).stdout
+    assert "overview_1" in shown
+    assert told in shown.splitlines()
+
+
 def test_costs_of_a_selection(cube: Cube) -> None:
     run_command("rechunk", cube.url, "tas", "--chunks", "time=-1,lat=5,lon=5")
     shown = run_command("info", cube.url, "tas", "--select", "time=:,lat=7,lon=9").stdout

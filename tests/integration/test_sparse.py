@@ -13,7 +13,7 @@ import scipy.sparse
 
 import gridref
 from gridref.errors import InvalidRequestError
-from gridref.faces.sparse import sparse
+from gridref.faces.ragged import sparse
 from tests.http_server import Site, serving
 
 N_GENES = 23

@@ -16,8 +16,7 @@ import xarray as xr
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.errors import ReadError
-from gridref.faces.duckdb import sql
-from gridref.faces.value_tables import ValueTable
+from gridref.faces.duckdb import ValueTable, sql
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run
 

@@ -927,7 +927,7 @@ class Catalog(CatalogGroup):
     def sparse(
         self, path: str = "X", *, rows: slice | None = None, columns: slice | None = None
     ) -> scipy.sparse.csr_array | scipy.sparse.csc_array:
-        """Read a sparse matrix of AnnData or 10x, or a part of it; see `gridref.faces.sparse`.
+        """Read a sparse matrix of AnnData or 10x, or a part of it; see `gridref.faces.ragged`.
 
         Parameters
         ----------
@@ -948,7 +948,7 @@ class Catalog(CatalogGroup):
         return found
 
     def awkward(self, path: str, *, rows: slice | None = None) -> ak.Array:
-        """Read a variable with ragged rows as an Awkward Array; see `gridref.faces.awkward`.
+        """Read a variable with ragged rows as an Awkward Array; see `gridref.faces.ragged`.
 
         Parameters
         ----------
@@ -1281,10 +1281,10 @@ def write_catalog(
 
 
 _HOMES = {
-    "awkward": "gridref.faces.awkward",
+    "awkward": "gridref.faces.ragged",
     "copy": "gridref.api.copying",
     "publish": "gridref.faces.web.publishing",
-    "sparse": "gridref.faces.sparse",
+    "sparse": "gridref.faces.ragged",
     "sql": "gridref.faces.duckdb",
     "verify": "gridref.api.verify",
 }

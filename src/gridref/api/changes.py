@@ -327,6 +327,9 @@ def _has(group: VirtualGroup, dim: str) -> bool:
 Elements = tuple[int, int]
 
 
+_NOTHING_LEFT = "this would remove every file of the catalog"
+
+
 def changed(
     base: Base,
     files: Mapping[str, VirtualGroup | None],
@@ -353,6 +356,9 @@ def changed(
     CombineError
         With every problem, where what comes instead does not fit.
     """
+    every = {source.url for source in base.group.source_list}
+    if every <= files.keys() and not any(files.values()):
+        raise InvalidRequestError(_NOTHING_LEFT)
     dim = job.way.grows_along(job.dims)
     if dim is None:
         raise InvalidRequestError(
@@ -370,7 +376,7 @@ def changed(
     at: At = "label" if job.order == "label" else "end"  # each in its former place
     laid = arranged(base.group, new, dim, at, read, base.root.snapshot.ends, without)
     if not laid.inputs:
-        raise InvalidRequestError("this would remove every file of the catalog")
+        raise InvalidRequestError(_NOTHING_LEFT)
     shown: VirtualGroup = base.group
     if constants:
         stays = spare()
@@ -491,7 +497,7 @@ def rebuilt(
         With every problem, where files do not fit.
     """
     if not files:
-        raise InvalidRequestError("this would remove every file of the catalog")
+        raise InvalidRequestError(_NOTHING_LEFT)
     if held is not None and not _makes(built.laid_out(held, read), base):
         raise InvalidRequestError(
             "the layout depends on all files together, and combining the files of the catalog "

@@ -82,15 +82,18 @@ def new_dims(groups: Sequence[VirtualGroup], dims: Sequence[str]) -> tuple[str, 
     return tuple(dim for dim in dims if dim in wanted)
 
 
-def no_such_dimension(dim: str, first: VirtualGroup, files: Sequence[str]) -> Problem:
-    """The first problem to report if inputs cannot be stacked: the dimension may be misspelt."""
+def no_such_dimension(
+    dim: str, first: VirtualGroup, files: Sequence[str], others: Sequence[Problem]
+) -> tuple[Problem, ...]:
+    """The problems to report if inputs cannot be stacked; only this one if `dim` is misspelt."""
     dims = dict.fromkeys(name for array in first.all_arrays().values() for name in array.dims)
     near = near_names(dim, dims)
     message = (
         f"no file has a dimension {dim!r}{near}{'' if near.endswith('?') else '.'} Files can be"
         " stacked along a new dimension only if all their sizes are equal"
     )
-    return Problem("dimension-missing", message, sources=tuple(files))
+    missing = Problem("dimension-missing", message, sources=tuple(files))
+    return (missing,) if near.endswith("?") else (missing, *others)
 
 
 def _combine_tree(
@@ -214,8 +217,9 @@ def combine_parts(
     done = _joined_parts([part.done for part in known], some)
     without = [part.without for part in known]
     if done.problems and without[0] is not None and None not in without:
-        first = no_such_dimension(placement.growing[0], without[0], done.report.files)
-        done = replace(done, problems=(first, *done.problems))
+        dim, files = placement.growing[0], done.report.files
+        problems = no_such_dimension(dim, without[0], files, done.problems)
+        done = replace(done, problems=problems)
     return done.telling_what_is_left_out()
 
 

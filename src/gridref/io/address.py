@@ -501,7 +501,10 @@ def policy_for(named_by: str, allow: Allow) -> SourcePolicy:
 def _prefix(given: str | os.PathLike[str]) -> str:
     if not isinstance(given, str | os.PathLike):
         raise InvalidRequestError(f"allow takes folders and URLs, got {given!r}")
-    return EVERYTHING if given == EVERYTHING else checked_prefix(real_path(absolute_url(given)))
+    if given == EVERYTHING:
+        return EVERYTHING
+    folder = re.sub(r"/\*+$", "/", os.fspath(given))  # as globs are written
+    return checked_prefix(real_path(absolute_url(folder)))
 
 
 def _own_folder(address: str) -> str | None:

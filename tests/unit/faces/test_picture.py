@@ -18,7 +18,7 @@ from PIL import Image, ImageColor
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.errors import InvalidRequestError
-from gridref.faces.cli.drawing import draw_grid
+from gridref.faces.cli.described import draw_grid
 from gridref.faces.picture import (
     FILLS,
     MISSING_FILL,

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from gridref.errors import InvalidRequestError
-from gridref.faces.cli.console import Console, echo
+from gridref.faces.cli.console import Console, echo, shown_progress
 from gridref.faces.cli.options import (
     BUILD_OPTIONS,
     FROM,
@@ -34,7 +34,6 @@ from gridref.faces.cli.options import (
     spelled,
     takes,
 )
-from gridref.faces.cli.progress import ScanProgress
 from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def append_command(
     if declare is not None:
         _told(catalog, opened, _declared(changing, declare, step or "1D"))
         return
-    with ScanProgress(Console(stderr=True), quiet) as progress:
+    with shown_progress(quiet) as progress:
         after = changing.append(
             files or [], at=cast("At", at), progress=progress, **call_options(options)
         )
@@ -175,7 +174,7 @@ def refresh_command(
         raise typer.BadParameter("--vanished is for all files of the catalog, not for one")
     opened = opened_catalog(catalog, storage_options)
     changing = opened.amend() if amend else opened
-    with ScanProgress(Console(stderr=True), quiet) as progress:
+    with shown_progress(quiet) as progress:
         if file is not None:
             after = changing.replace(file, by, progress=progress)
         else:
@@ -353,7 +352,7 @@ def rechunk_command(
     if drop is not None:
         _told(catalog, opened, opened.drop_overlay(array, drop))
         return
-    with ScanProgress(Console(stderr=True), quiet, "steps") as progress:
+    with shown_progress(quiet, "steps") as progress:
         after = opened.rechunk(
             array,
             None if chunks is None else parse_lengths(chunks),
@@ -410,7 +409,7 @@ def overviews_command(
     if drop:
         _told(catalog, opened, opened.drop_overviews(array))
         return
-    with ScanProgress(Console(stderr=True), quiet, "steps") as progress:
+    with shown_progress(quiet, "steps") as progress:
         after = opened.overviews(
             array,
             factor=factor,

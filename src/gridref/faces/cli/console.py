@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich.console
 import typer
 from rich.segment import Segment
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from gridref.faces.cli.progress import ScanProgress
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -46,3 +49,10 @@ class Console(rich.console.Console):
         for segment in super().render(*renderable, **options):
             plain = segment.text if segment.control else printable(segment.text)
             yield segment._replace(text=plain)
+
+
+def shown_progress(quiet: bool, unit: str = "files") -> ScanProgress:
+    """A progress bar on standard error, for a ``with`` block."""
+    from gridref.faces.cli.progress import ScanProgress  # much of rich
+
+    return ScanProgress(Console(stderr=True), quiet, unit)

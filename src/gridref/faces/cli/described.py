@@ -1,34 +1,273 @@
-"""Print descriptions of catalogs, plans and files. Imported only when needed."""
+"""Describe catalogs, plans and files in the terminal: chunk grids, trees, layouts and tables.
+
+Imported only when needed.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from gridref.api.overlays import OverlayInfo, OverviewInfo, overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
 from gridref.errors import NotRepresentableError, problems_in_short
 from gridref.faces.cli.console import Console
-from gridref.faces.cli.drawing import describe_arrays, draw_tree, layout_table, shortened
 from gridref.faces.cli.options import spelled
-from gridref.faces.picture import bytes_in_objects, human_bytes
+from gridref.faces.picture import (
+    ChunkMap,
+    bytes_in_objects,
+    chunks_along,
+    grid_in_words,
+    human_bytes,
+)
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.manifest import ChunkState, Source
+from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.grid import GridAxis
+from gridref.model.manifest import ChunkState
 from gridref.model.scan_report import LEFT_OUT, ScanReport
 from gridref.secrets import shown_address
-from gridref.serve.views import ViewOptions, show
+from gridref.serve.views import ArrayView, ViewOptions, show
 
 if TYPE_CHECKING:
     from gridref.api.inspect import Inspection
     from gridref.combine import Combination
     from gridref.combine.report import Drift
+
+
+# Chunk grids and trees
+
+COLOURS = ("cyan", "magenta")
+MAX_ROWS = 8
+
+
+def draw_tree(group: VirtualGroup, name: str) -> Tree:
+    """Groups and arrays with shapes and dtypes."""
+    tree = Tree(Text(name, style="bold"))
+    for array_name, array in group.arrays.items():
+        label = Text(array_name, style="bold green")
+        label.append(f"  {array.sizes_text}  {array.dtype}", style="default")
+        label.append(f"  {_blocks(array)}", style="dim")
+        tree.add(label)
+    for group_name, member in group.groups.items():
+        tree.add(draw_tree(member, group_name))
+    return tree
+
+
+def _blocks(array: VirtualArray) -> str:
+    count = array.n_blocks
+    return f"{count} block{'s' if count != 1 else ''}"
+
+
+def draw_grid(array: VirtualArray, name: str, width: int = 72) -> Text:
+    """The chunk map of an array in characters: a row for each stored chunk down, up to `MAX_ROWS`.
+
+    Blocks alternate in colour, and are dotted where no file holds them; ``┃`` is an edge between
+    blocks, ``│`` one between stored chunks inside a block. Where there is no room for an edge of
+    its own, edges share a column.
+    """
+    if array.ndim == 0 or array.size == 0:
+        return Text(f"{name}: {'a scalar' if array.ndim == 0 else 'no elements'}\n")
+    drawn = ChunkMap(array, name)
+    across, down = drawn.axes
+    text = Text(f"{name}: {array.dims[across]} → {array.shape[across]}")
+    if down is not None:
+        text.append(f", {array.dims[down]} ↓ {array.shape[down]}")
+    text.append("\n")
+    scale = (width - 1) / array.shape[across]
+    ends = drawn.ends[0][1:-1] * scale
+    cells = np.searchsorted(ends, np.arange(width), side="right").tolist()
+    held = drawn.present.any(axis=0).tolist()
+    block_edges, chunk_edges = (
+        set(np.rint(places).tolist()) for places in (ends, drawn.chunk_ends[0] * scale)
+    )
+
+    def line(left: str, block: str, chunk: str, between: str, right: str) -> Text:
+        """A line of the drawing; without a character for `between`, of what is inside chunks."""
+        drawn_line = Text()
+        for column, cell in enumerate(cells):
+            mark = between or (" " if held[cell] else "·")
+            mark = chunk if column in chunk_edges else mark
+            mark = block if column in block_edges else mark
+            mark = {0: left, width - 1: right}.get(column, mark)
+            drawn_line.append(mark, style=COLOURS[cell % len(COLOURS)])
+        return drawn_line.append("\n")
+
+    n_rows = 1 if down is None else chunks_along(array)[down]
+    chunk_row, rule = line("┃", "┃", "│", "", "┃"), line("┠", "╂", "┼", "─", "┨")
+    text.append(line("┏", "┳", "┯", "━", "┓"))
+    text.append(rule.join([chunk_row] * min(MAX_ROWS, n_rows)))
+    text.append(line("┗", "┻", "┷", "━", "┛"))
+    if n_rows > MAX_ROWS:
+        text.append(f"({n_rows} rows of chunks in all)\n", style="dim")
+    return text
+
+
+def _table(*titles: str) -> Table:
+    """A table without lines, whose cells are folded where it is too wide."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table
+
+
+def describe_arrays(arrays: Mapping[str, VirtualArray], options: ViewOptions) -> Table:
+    """A table of arrays, and how each is shown."""
+    table = _table("array", "shape", "dtype", "blocks", "stored chunk", "codecs", "view")
+    for path, array in arrays.items():
+        table.add_row(
+            path,
+            " × ".join(map(str, array.shape)) or "scalar",
+            str(array.dtype),
+            *grid_in_words(array),
+            _view_in_words(array, options),
+        )
+    return table
+
+
+def _as_shown(array: VirtualArray, options: ViewOptions) -> ArrayView | NotRepresentableError:
+    """How an array is shown, or why not; both have a reason."""
+    try:
+        return show(array, options)
+    except NotRepresentableError as error:
+        return error
+
+
+def _view_in_words(array: VirtualArray, options: ViewOptions) -> str:
+    """View and grid."""
+    shown = _as_shown(array, options)
+    if isinstance(shown, NotRepresentableError):
+        return f"not {options.view}"
+    words = f"{shown.view}, {shown.metadata.grid.to_json()['name']}"
+    return words if shown.shards is None else f"{words}, {shown.shards.grid.n_chunks} shards"
+
+
+# Layouts: a table of variables by labels, with holes marked
+
+_MOST_ROWS, _MOST_COLUMNS, _MOST_NAMED, _MOST_MAPS = 12, 48, 7, 12
+_ALL, _SOME, _NONE = "■", "▪", "·"
+
+
+@dataclass(frozen=True, eq=False)
+class _Map:
+    """Blocks of an array along two dimensions: rows (of one row, where there is one only), columns.
+
+    Attributes
+    ----------
+    held
+        For each, the share of what files hold.
+    rows, across
+        What rows are called, and the dimension across with its first and last label.
+    """
+
+    held: NDArray[np.float64]
+    rows: tuple[str, ...]
+    across: str
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for variables that files hold the same parts of."""
+        return self.held.shape, self.held.tobytes(), self.rows, self.across
+
+
+def shortened(names: Sequence[str], n_shown: int) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - n_shown} more" if len(names) > n_shown else ""
+    return ", ".join(names[:n_shown]) + more
+
+
+def layout_table(group: VirtualGroup) -> Table | None:
+    """Draw which blocks files hold; None if every variable is one block.
+
+    Variables with the same held parts share rows. A mark is a block, or several neighbours where
+    there is no room for each: ``■`` all of it, ``▪`` some, ``·`` nothing.
+    """
+    names: dict[tuple[Any, ...], list[str]] = {}
+    maps: dict[tuple[Any, ...], _Map] = {}
+    for path, array, labels in _laid(group):
+        drawn = _map(array, labels)
+        maps.setdefault(drawn.key, drawn)
+        names.setdefault(drawn.key, []).append(path)
+    if not maps:
+        return None
+    table = _table("variables", "")
+    table.add_column(f"parts: {_ALL} all, {_SOME} some, {_NONE} nothing", no_wrap=True)
+    for key, drawn in [*maps.items()][:_MOST_MAPS]:
+        named = shortened(names[key], _MOST_NAMED)
+        table.add_row(named, "", Text(drawn.across, style="dim"))
+        for number, row in enumerate(drawn.rows[:_MOST_ROWS]):
+            table.add_row("", row, _marks(drawn.held[number]))
+        if len(drawn.rows) > _MOST_ROWS:
+            table.add_row("", f"and {len(drawn.rows) - _MOST_ROWS} more", "")
+    if len(maps) > _MOST_MAPS:
+        table.add_row(f"and {len(maps) - _MOST_MAPS} more of other parts", "", "")
+    return table
+
+
+def _laid(group: VirtualGroup) -> Iterator[tuple[str, VirtualArray, dict[str, VirtualArray]]]:
+    """Variables of several blocks but for labels, each with the coordinates beside it."""
+    known: dict[str, dict[str, VirtualArray]] = {"": {}}
+    for path, part in group.walk():
+        above = known[path.rpartition("/")[0]] if path else {}
+        own = {name: array for name, array in part.arrays.items() if array.dims == (name,)}
+        labels = known[path] = {**above, **own}
+        for name, array in part.arrays.items():
+            if array.n_blocks > 1 and name not in labels:
+                yield (f"{path}/{name}" if path else name), array, labels
+
+
+def _map(array: VirtualArray, labels: dict[str, VirtualArray]) -> _Map:
+    counts = array.grid.grid_shape
+    several = [axis for axis in range(array.ndim) if counts[axis] > 1]
+    across = max(reversed(several), key=lambda axis: counts[axis])
+    down = next((axis for axis in several if axis != across), None)
+    held = (array.blocks.encoding != MISSING_BLOCK).reshape(counts).astype(float)
+    kept = [axis for axis in (down, across) if axis is not None]
+    others = tuple(axis for axis in range(array.ndim) if axis not in kept)
+    shares = held.mean(axis=others)
+    if down is None:
+        shares = shares[np.newaxis]
+    elif down > across:
+        shares = shares.T
+    texts = [_texts(array.grid.axes[axis], labels.get(array.dims[axis])) for axis in kept]
+    rows = (
+        tuple(f"{array.dims[kept[0]]} {text}" for text in texts[0]) if down is not None else ("",)
+    )
+    span = f"{array.dims[across]} {texts[-1][0]} ... {texts[-1][-1]}"
+    return _Map(shares, tuple(rows), span)
+
+
+def _texts(axis: GridAxis, labels: VirtualArray | None) -> list[str]:
+    """The first label of each block, else its number."""
+    from gridref.combine.labels import label_text
+    from gridref.combine.values import inline_values
+
+    starts = axis.starts(np.arange(axis.n_chunks))
+    values = None if labels is None else inline_values(labels)
+    if labels is None or values is None or len(values) < axis.extent:
+        return [str(start) for start in starts.tolist()]
+    return [label_text(values[start], labels.attrs) for start in starts.tolist()]
+
+
+def _marks(shares: NDArray[np.float64]) -> Text:
+    """A mark for each block, or for as many neighbours as have to share one."""
+    step = math.ceil(len(shares) / _MOST_COLUMNS)
+    text = Text()
+    for start in range(0, len(shares), step):
+        share = float(shares[start : start + step].mean())
+        mark = _ALL if share == 1 else _SOME if share else _NONE
+        text.append(mark, style="red" if mark == _NONE else "")
+    return text
+
 
 type Arrays = Mapping[str, VirtualArray]
 
@@ -36,16 +275,15 @@ type Arrays = Mapping[str, VirtualArray]
 # Numbers about a virtual group, for people
 
 
-def source_summary(group: VirtualGroup) -> list[str]:
+def source_summary(group: CatalogGroup) -> list[str]:
     """Summarise arrays and their sources in lines of text. Reads the manifests."""
-    sources: dict[Source, None] = {}
+    sources = group.source_list  # of files: overviews and overlays have others
     counts = np.zeros(len(ChunkState), np.int64)
     stored = decoded = 0
     for array in group.all_arrays().values():
         decoded += array.nbytes
         for manifest in dict.fromkeys(array.manifests):
             rows = manifest.take(np.arange(manifest.n_rows))
-            sources.update(dict.fromkeys(rows.sources))
             counts += np.bincount(rows.state, minlength=len(ChunkState))
             stored += rows.stored_bytes
     sizes = [source.size_bytes for source in sources if source.size_bytes is not None]
@@ -127,21 +365,12 @@ def costs_table(costs: Sequence[Mapping[str, Any]]) -> Table:
 
 def decoded_because(arrays: Arrays, options: ViewOptions) -> dict[str, str]:
     """Why arrays are not shown in the native view: their paths by reason."""
-    return _paths_by(arrays, lambda array: _shown(array, options)[0])
+    return _paths_by(arrays, lambda array: _as_shown(array, options).reason)
 
 
 def unsharded_because(arrays: Arrays, options: ViewOptions) -> dict[str, str]:
     """Why arrays are shown without the shards that were asked for: their paths by reason."""
-    return _paths_by(arrays, lambda array: _shown(array, options)[1])
-
-
-def _shown(array: VirtualArray, options: ViewOptions) -> tuple[str, str]:
-    """Why an array is not native, and why it has no shards; empty where there is no reason."""
-    try:
-        shown = show(array, options)
-    except NotRepresentableError as error:
-        return error.reason, ""
-    return shown.reason, shown.shard_reason
+    return _paths_by(arrays, lambda array: getattr(_as_shown(array, options), "shard_reason", ""))
 
 
 def _paths_by(arrays: Arrays, reason_of: Callable[[VirtualArray], str]) -> dict[str, str]:
@@ -198,9 +427,7 @@ def print_outcome(console: Console, group: VirtualGroup) -> None:
 
 def _groups(group: VirtualGroup) -> Table:
     """A row for each group of arrays: its dimensions with their sizes, and how many it holds."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("group", "dimensions", "arrays"):
-        table.add_column(title, overflow="fold")
+    table = _table("group", "dimensions", "arrays")
     held = [(path, part.arrays) for path, part in group.walk() if part.arrays]
     for path, arrays in held[:_MOST_GROUPS]:
         sizes: dict[str, int] = {}
@@ -224,9 +451,7 @@ def _print_arrays(console: Console, group: VirtualGroup) -> None:
 
 def _kinds_of_drift(combination: Combination) -> Table:
     """A row for all drifts of one cause that are resolved alike, with a case of the first."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("drift", "variables", "such as", "resolved"):
-        table.add_column(title, overflow="fold")
+    table = _table("drift", "variables", "such as", "resolved")
     kinds: dict[tuple[str, str], list[Drift]] = {}
     for drift in sorted(combination.report, key=lambda drift: drift.cause):
         if drift.cause != "layout":
@@ -241,9 +466,7 @@ def _kinds_of_drift(combination: Combination) -> Table:
 
 
 def _drifts(combination: Combination) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("drift", "variable", "where", "resolved"):
-        table.add_column(title, overflow="fold")
+    table = _table("drift", "variable", "where", "resolved")
     n_files = len(combination.report.files)
     ordered = sorted(combination.report, key=lambda drift: drift.cause)
     for cause, drifts in groupby(ordered, key=lambda drift: drift.cause):
@@ -282,18 +505,14 @@ def _document(combination: Combination) -> dict[str, Any]:
 def _arrays_as_json(arrays: Arrays, options: ViewOptions) -> dict[str, Any]:
     described = {}
     for path, array in arrays.items():
-        try:
-            shown = show(array, options)
-            view, reason = shown.view, shown.reason
-        except NotRepresentableError as error:
-            view, reason = None, error.reason
+        shown = _as_shown(array, options)
         described[path] = {
             "shape": list(array.shape),
             "dims": list(array.dims),
             "dtype": str(array.dtype),
             "blocks": array.n_blocks,
-            "view": view,
-            "reason": reason,
+            "view": getattr(shown, "view", None),
+            "reason": shown.reason,
         }
     return described
 
@@ -336,7 +555,7 @@ def _file_lines(found: Inspection) -> Iterator[str]:
         )
     )
     if found.file_bytes:
-        yield f"looked at: [{_map(found.metadata, found.file_bytes)}]"
+        yield f"looked at: [{_file_map(found.metadata, found.file_bytes)}]"
     yield from (f"{name}: {value}" for name, value in found.facts.items())
 
 
@@ -344,7 +563,7 @@ def _share(n_bytes: int, file_bytes: int | None) -> str:
     return f" ({n_bytes / file_bytes:.1%} of the file)" if file_bytes else ""
 
 
-def _map(pieces: tuple[tuple[int, int], ...], file_bytes: int) -> str:
+def _file_map(pieces: tuple[tuple[int, int], ...], file_bytes: int) -> str:
     """A file from its first to its last byte, with # where something was looked at."""
     cells = ["."] * _MAP_CELLS
     for start, stop in pieces:

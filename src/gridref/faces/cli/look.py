@@ -24,7 +24,7 @@ from gridref.errors import (
     SourceFormatError,
     SourceUnavailableError,
 )
-from gridref.faces.cli.console import Console, echo
+from gridref.faces.cli.console import Console, echo, shown_progress
 from gridref.faces.cli.options import (
     VIEW_OPTIONS,
     Allowed,
@@ -38,7 +38,6 @@ from gridref.faces.cli.options import (
     spelled,
     takes,
 )
-from gridref.faces.cli.progress import ScanProgress
 from gridref.options import check_names
 from gridref.secrets import shown_address
 
@@ -200,8 +199,14 @@ def _print_catalog(
     *,
     one_array: bool,
 ) -> None:
-    from gridref.faces.cli.described import left_out, lines_beside, source_summary
-    from gridref.faces.cli.drawing import describe_arrays, draw_grid, draw_tree
+    from gridref.faces.cli.described import (
+        describe_arrays,
+        draw_grid,
+        draw_tree,
+        left_out,
+        lines_beside,
+        source_summary,
+    )
 
     if not one_array:
         console.print(draw_tree(group, address))
@@ -354,7 +359,7 @@ def list_command(
         if given[name] and table not in tables:
             raise InvalidRequestError(f"{name} is for {' and '.join(tables)}, not for {table}")
     if scan_values:
-        with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
+        with shown_progress(quiet, "chunks") as progress:
             opened = opened.scan_values(arrays or None, n_threads=threads, progress=progress)
     rows = _rows(opened, str(table), arrays or [], state or None, by_size=by_size)
     put_rows(rows, output=output, format=format, limit=limit)
@@ -471,12 +476,12 @@ def verify_command(
         catalog,
         summary=summary,
         against=against,
+        quiet=quiet,
+        storage_options=parse_options(storage_options),
+        allow=allow or None,
+        snapshot=snapshot,
         all=all,
         checksums=checksums,
-        options=parse_options(storage_options),
-        quiet=quiet,
-        allow=allow,
-        snapshot=snapshot,
         max_in_flight=max_in_flight,
     )
 
@@ -486,15 +491,20 @@ def print_verification(
     *,
     summary: str | None = None,
     against: str | None = None,
-    all: bool = False,  # noqa: A002 - as in `verify`
-    checksums: bool = False,
-    options: dict[str, Any] | None = None,
     quiet: bool = False,
+    storage_options: dict[str, Any] | None = None,
     allow: list[str] | None = None,
     snapshot: str | None = None,
-    max_in_flight: int = 64,
+    **how: Any,
 ) -> None:
     """Compare a catalog, or an export, with the original readers, and say what differs.
+
+    Parameters
+    ----------
+    summary, against
+        Files: where to write what was compared, and an earlier one to compare with.
+    storage_options, allow, snapshot, **how
+        As for `gridref.verify`.
 
     Raises
     ------
@@ -504,39 +514,33 @@ def print_verification(
     from gridref.api.verify import verify as verify_catalog
 
     console = Console()
-    opened = published = summarised = None
+    access: dict[str, Any] = {
+        "storage_options": storage_options,
+        "allow": allow,
+        "snapshot": snapshot,
+    }
+    opened: Any = catalog
+    published = summarised = None
     if summary or against:
         from gridref.api.catalog import open_catalog
         from gridref.api.verify_summary import Summary
 
-        if checksums:
+        if how.get("checksums"):
             raise InvalidRequestError(
                 "--checksums changes the catalog: record them first, then verify it again with"
                 " --summary or --against"
             )
-        published = Summary.read(against, options) if against else None
-        opened = open_catalog(
-            catalog, storage_options=options, allow=allow or None, snapshot=snapshot
-        )
-        snapshot, allow = None, None
-        summarised = partial(Summary.of, opened.info, all=all)
+        published = Summary.read(against, storage_options) if against else None
+        opened = open_catalog(catalog, **access)
+        access = {"storage_options": storage_options}
+        summarised = partial(Summary.of, opened.info, all=how.get("all", False))
 
     def announce(n_chunks: int, n_bytes: int) -> None:
         size = f"{n_bytes / 1e6:.1f} MB"
         console.print(f"{n_chunks} stored chunks to compare: {size}, read twice", style="dim")
 
-    with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
-        result = verify_catalog(
-            catalog if opened is None else opened,
-            all=all,
-            checksums=checksums,
-            storage_options=options,
-            allow=allow or None,
-            snapshot=snapshot,
-            max_in_flight=max_in_flight,
-            progress=progress,
-            announce=announce,
-        )
+    with shown_progress(quiet, "chunks") as progress:
+        result = verify_catalog(opened, progress=progress, announce=announce, **access, **how)
     for difference in result.differences[:20]:
         console.print(Text.assemble(("differs ", "bold red"), str(difference)))
     for path, reason in result.not_compared:
@@ -548,7 +552,7 @@ def print_verification(
         f"{result.n_arrays} arrays, {result.n_chunks} chunks, {result.n_values} values compared:"
         f" {len(result.differences) - n_labels} chunks differ"
     )
-    if checksums and not result.differences:
+    if how.get("checksums") and not result.differences:
         console.print(f"{result.n_checksums} stored chunks now have checksums")
     if result.differences:
         raise typer.Exit(1)
@@ -557,7 +561,7 @@ def print_verification(
         if published is not None:
             _print_comparison(console, published, now)
         if summary:
-            now.write(summary, options)
+            now.write(summary, storage_options)
             console.print(f"written: {summary}")
 
 

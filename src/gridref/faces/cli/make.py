@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from gridref.errors import Message, UnclearLayoutError
-from gridref.faces.cli.console import Console
+from gridref.faces.cli.console import Console, shown_progress
 from gridref.faces.cli.look import print_verification
 from gridref.faces.cli.options import (
     BUILD_OPTIONS,
@@ -22,7 +22,6 @@ from gridref.faces.cli.options import (
     spelled,
     takes,
 )
-from gridref.faces.cli.progress import ScanProgress
 from gridref.options import updated
 from gridref.secrets import shown_address
 
@@ -88,7 +87,7 @@ def build_command(
     chosen = all_files(files, files_from, match, options)
 
     def built(**options: Any) -> VirtualGroup:
-        with ScanProgress(console, quiet) as progress:
+        with shown_progress(quiet) as progress:
             return build_catalog(chosen, address, progress=progress, **options)
 
     group = _or_ask(console, built, call_options({"executor": None, **options}))
@@ -101,7 +100,7 @@ def build_command(
         soft_wrap=True,
     )
     if verify:
-        print_verification(address, all=False, options=options.get("storage_options"), quiet=quiet)
+        print_verification(address, storage_options=options.get("storage_options"), quiet=quiet)
     if group.report.failed:
         raise typer.Exit(1)
 
@@ -183,7 +182,7 @@ def plan_command(
     console = Console(stderr=True)
 
     def planned(**options: Any) -> Combination:
-        with ScanProgress(console, quiet) as progress:
+        with shown_progress(quiet) as progress:
             return plan_files(chosen, progress=progress, **options)
 
     try:

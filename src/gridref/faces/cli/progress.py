@@ -1,11 +1,70 @@
-"""Progress bars in the terminal, with requests, bytes and speed."""
+"""Progress bars in the terminal, with requests, bytes and speed. Imported only when needed."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from gridref.faces.cli.console import Console
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from gridref.io import Traffic
+
+
+# The columns of the bar
+
+
+def _bar_with(traffic: _TrafficColumn, console: Console, quiet: bool, unit: str) -> Progress:
+    """A bar with what is done, traffic, speed and time left; silent where no one looks."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        traffic,
+        _SpeedColumn(unit),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    )
+
+
+class _SpeedColumn(ProgressColumn):
+    """Things per second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.0f} {self.unit}/s", style="dim")
+
+
+class _TrafficColumn(ProgressColumn):
+    """What was asked of files so far, and what came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.traffic: Traffic | None = None
+
+    def render(self, task: Task) -> Text:
+        from gridref.faces.picture import human_bytes
+
+        if self.traffic is None:
+            return Text()
+        n_bytes = human_bytes(self.traffic.n_bytes)
+        return Text(f"{self.traffic.n_requests} requests, {n_bytes}", style="dim")
 
 
 class ScanProgress:
@@ -22,11 +81,9 @@ class ScanProgress:
     """
 
     def __init__(self, console: Console, quiet: bool, unit: str = "files") -> None:
-        from gridref.faces.cli.bar import TrafficColumn, bar_with  # much of rich
-
-        self._traffic = TrafficColumn()
+        self._traffic = _TrafficColumn()
         self._counting = ExitStack()
-        self._bar = bar_with(self._traffic, console, quiet, unit)
+        self._bar = _bar_with(self._traffic, console, quiet, unit)
         self._of_files, self.what = unit == "files", "listing files"
         self._task = self._bar.add_task(self.what if self._of_files else unit, total=None)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from gridref.faces.cli.console import Console, echo
+from gridref.faces.cli.console import echo, shown_progress
 from gridref.faces.cli.options import (
     COPY_OPTIONS,
     EXPORT_OPTIONS,
@@ -224,9 +224,8 @@ def copy_command(
         gridref copy cube.gridref cube.icechunk
     """
     from gridref.api.copying import copy
-    from gridref.faces.cli.progress import ScanProgress
 
-    with ScanProgress(Console(stderr=True), quiet, "steps") as progress:
+    with shown_progress(quiet, "steps") as progress:
         report = copy(
             catalog, target, allow=allow or None, snapshot=snapshot, progress=progress, **options
         )

@@ -21,7 +21,7 @@ from gridref.errors import InvalidRequestError
 from gridref.faces.picture import ChunkMap
 from gridref.faces.xarray.duck_array import VirtualDuckArray
 from gridref.faces.xarray.lazy import is_lazy
-from gridref.faces.xarray.written_groups import (
+from gridref.faces.xarray.virtual_dataset import (
     ORIGINAL,
     dataset_to_group,
     tree_to_group,

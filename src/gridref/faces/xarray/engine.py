@@ -24,8 +24,7 @@ from gridref.api.outcomes import RunOptions
 from gridref.api.readable import reader_for
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.combine import CombineOptions
-from gridref.faces.xarray.encoding import variable_encoding
-from gridref.faces.xarray.lazy import LazyVirtualArray
+from gridref.faces.xarray.lazy import LazyVirtualArray, variable_encoding
 from gridref.formats import ScanOptions
 from gridref.io import Allow, SourcePool
 from gridref.model.array import CF_FLAGS, VirtualArray, VirtualGroup

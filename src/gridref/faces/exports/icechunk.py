@@ -1,4 +1,4 @@
-"""Write groups into Icechunk repositories, or append to them.
+"""Icechunk: repositories as groups, and groups written into repositories or appended to them.
 
 An `Export` says what becomes a virtual reference and what is written by value. `to_icechunk` opens
 a session, writes every array and commits. With `append_dim` only the new chunks are written;
@@ -26,7 +26,6 @@ from functools import partial
 from itertools import batched
 from typing import Any
 
-import icechunk
 import numpy as np
 import zarr
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from gridref.api.catalog import open_catalog
-from gridref.api.readable import reader_for
+from gridref.api.readable import Sources, readable, reader_for
 from gridref.errors import (
     InvalidRequestError,
     Message,
@@ -42,6 +41,7 @@ from gridref.errors import (
     Option,
     ReadOnlyError,
 )
+from gridref.extras import missing_package
 from gridref.faces.exports.references import (
     INLINE_LIMIT_BYTES,
     Coords,
@@ -52,13 +52,7 @@ from gridref.faces.exports.references import (
     refuse,
     why_not_named,
 )
-from gridref.formats.icechunk import (
-    chunk_access,
-    location_of,
-    repository_errors,
-    repository_storage,
-    why_no_location,
-)
+from gridref.formats.options import ScanOptions
 from gridref.io import absolute_url, is_local
 from gridref.io.identity import tags_of
 from gridref.model.array import VirtualGroup
@@ -66,9 +60,83 @@ from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import Source
 from gridref.model.source_policy import common_folders
 from gridref.model.zarr_metadata import ArrayMetadata, attributes_to_json, group_document
+from gridref.options import options_of, verb
 from gridref.serve.pages import ReferencePage, References
 from gridref.serve.views import View, ViewOptions
 from gridref.typing import Int64Array
+
+try:
+    # isort: off
+    from gridref.formats.icechunk import (  # quiets icechunk before it is imported
+        chunk_access,
+        location_of,
+        open_session,
+        repository_errors,
+        repository_storage,
+        scan_session,
+        why_no_location,
+    )
+    import icechunk
+    # isort: on
+except ImportError as error:
+    raise missing_package("Icechunk", error) from error
+
+
+@verb(ScanOptions)
+def from_icechunk(
+    session: icechunk.Session | str | os.PathLike[str],
+    *,
+    address: str | os.PathLike[str] | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    snapshot: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> VirtualGroup:
+    """The arrays of an Icechunk repository, virtual and native ones, as a group.
+
+    Parameters
+    ----------
+    session
+        A session of Icechunk, or the address of a repository.
+    address
+        Where a session's repository is: its native chunks are referenced there. Without, they
+        are read and kept in the group, up to ``max_inline_bytes`` an array.
+    branch, tag, snapshot
+        The version to read of a repository at an address; by default the branch ``main``.
+    storage_options
+        Options of fsspec's filesystems of the repository and of files, or of several by protocol.
+    **options
+        Fields of `ScanOptions`. References of a repository at an address may name files below
+        ``allow`` only, and beside it; those of a session, which was opened already, all.
+
+    Raises
+    ------
+    SourceFormatError, SourceUnavailableError
+        If there is no such repository or snapshot, it is damaged or cannot be read.
+    SourceChangedError
+        If a file changed since it was referenced.
+    SourceNotAllowedError
+        If references name files that they may not read.
+    UnsupportedFeatureError
+        For what cannot be read faithfully, and native chunks of an unknown address.
+
+    Examples
+    --------
+    >>> gridref.interchange.from_icechunk("cube.icechunk")  # doctest: +SKIP
+    """
+    given = {**options_of(ScanOptions, options), "storage_options": storage_options}
+    if isinstance(session, icechunk.Session):
+        where = None if address is None else os.fspath(address)
+        group = scan_session(session, where, ScanOptions(**{"allow": "*", **given}))
+    else:
+        where = os.fspath(session)
+        opened = open_session(
+            where, branch=branch, tag=tag, snapshot=snapshot, storage_options=storage_options
+        )
+        group = scan_session(opened, where, ScanOptions(**given))
+    return readable(group, Sources(storage_options))
+
 
 _TARGET = Target(
     "Icechunk's virtual references",
