@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gridref.api.layout.layouts import Ragged as Ragged
     from gridref.api.layout.layouts import Stack as Stack
     from gridref.api.layout.listings import files_from as files_from
-    from gridref.api.outcomes import RunOptions as RunOptions
+    from gridref.api.scan import RunOptions as RunOptions
     from gridref.api.scan import scan as scan
     from gridref.api.verify import verify as verify
     from gridref.combine import CombineOptions as CombineOptions
@@ -52,7 +52,7 @@ _HOMES = {
     "Mosaic": "gridref.api.layout.layouts",
     "Plate": "gridref.api.layout.layouts",
     "Ragged": "gridref.api.layout.layouts",
-    "RunOptions": "gridref.api.outcomes",
+    "RunOptions": "gridref.api.scan",
     "ScanOptions": "gridref.formats",
     "Stack": "gridref.api.layout.layouts",
     "ViewOptions": "gridref.serve.views",

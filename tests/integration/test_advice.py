@@ -656,7 +656,7 @@ TESTED_ELSEWHERE = {
         by="integration/test_sparse.py::test_files_lie_along_cells",
     ),
     **_all(
-        "api/file_changes.py",
+        "api/changes.py",
         "vanished='skip'",
         by="integration/test_replace.py::test_what_has_changed_is_found",
     ),

@@ -22,7 +22,7 @@ import xarray as xr
 
 import gridref
 from gridref.api.catalog import Watch, write_catalog
-from gridref.api.declaring import claimed
+from gridref.api.places import claimed
 from gridref.api.readable import reader_for
 from gridref.errors import (
     BlockPendingError,

@@ -224,7 +224,7 @@ def test_a_cluster_scans_and_a_worker_that_dies_costs_nothing(
     sixty_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("gridref.api.outcomes.FILES_PER_TASK", 4)
+    monkeypatch.setattr("gridref.api.scan.FILES_PER_TASK", 4)
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"

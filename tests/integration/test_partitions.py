@@ -69,7 +69,7 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def few_files_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.api.outcomes.FILES_PER_TASK", 3)
+    monkeypatch.setattr("gridref.api.scan.FILES_PER_TASK", 3)
 
 
 class Elsewhere(ThreadPoolExecutor):
@@ -121,7 +121,7 @@ def test_columns_come_back_and_no_object_for_each_file(
 ) -> None:
     n_bytes = {}
     for n_files in (10, 30):
-        monkeypatch.setattr("gridref.api.outcomes.FILES_PER_TASK", n_files)
+        monkeypatch.setattr("gridref.api.scan.FILES_PER_TASK", n_files)
         with Elsewhere() as executor:
             files = sorted(archive.iterdir())[:n_files]
             gridref.plan(files, "time", run=gridref.RunOptions(executor=executor))

@@ -65,7 +65,7 @@ def test_zarr_reads_what_was_written_and_what_is_missing_is_written_again(rewrit
         event("one pass" if planned.first is None else "two passes")
         done = rewrite(planned, reader, sink_at(folder), spill=f"{name}/.spill/1")
         np.testing.assert_array_equal(opened(folder, planned.view), values)
-        assert done.n_adopted == 0
+        assert not done.found
         assert done.n_decoded >= planned.n_stored * bool(values.size)
         if planned.view.shards is not None:
             again = written_array(
@@ -76,8 +76,8 @@ def test_zarr_reads_what_was_written_and_what_is_missing_is_written_again(rewrit
         for each in removed:
             (folder / each.name).unlink()
         after = rewrite(planned, reader, sink_at(folder), spill=f"{name}/.spill/2")
-        assert after.n_written == len(removed)
-        assert after.n_adopted == len(done.objects) - len(removed)
+        assert len(after.made) == len(removed)
+        assert len(after.found) == len(done.objects) - len(removed)
         np.testing.assert_array_equal(opened(folder, planned.view), values)
         for old, new in zip(done.objects, after.objects, strict=True):
             assert (old.coords, old.name, old.n_bytes) == (new.coords, new.name, new.n_bytes)
@@ -123,8 +123,8 @@ def test_two_passes_decode_each_chunk_once_and_go_on_where_they_were_stopped(tmp
         np.testing.assert_array_equal(opened(folder, view), values)
         assert [path.name for path in spill.iterdir()] == ["all-written"]
         again = rewrite(plan, reader, sink_at(folder), spill=str(spill))
-        assert (again.n_written, again.n_decoded) == (0, 0)
-        assert again.n_adopted == len(done.objects) > 0
+        assert (len(again.made), again.n_decoded) == (0, 0)
+        assert len(again.found) == len(done.objects) > 0
 
 
 def test_damaged_shards_are_written_again(tmp_path):
@@ -142,7 +142,7 @@ def test_damaged_shards_are_written_again(tmp_path):
     longer.write_bytes(b"?" + longer.read_bytes())
     before = whole.stat().st_mtime_ns
     after = rewrite(plan, reader, sink_at(tmp_path))
-    assert (after.n_written, after.n_adopted) == (3, len(done.objects) - 3)
+    assert (len(after.made), len(after.found)) == (3, len(done.objects) - 3)
     assert whole.stat().st_mtime_ns == before
     np.testing.assert_array_equal(opened(tmp_path, view), values)
     # The checksums are those of the bytes in the objects.
@@ -190,6 +190,6 @@ def test_the_same_on_a_remote_filesystem():
         np.testing.assert_array_equal(found, values)
         memory.rm_file(f"/rewriting/v/{done.objects[0].name}")
         after = rewrite(plan, reader_for(), sink_at("memory://rewriting/v"))
-        assert (after.n_written, after.n_adopted) == (1, len(done.objects) - 1)
+        assert (len(after.made), len(after.found)) == (1, len(done.objects) - 1)
     finally:
         memory.rm("/rewriting", recursive=True)

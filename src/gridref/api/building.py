@@ -1,6 +1,7 @@
 """Build a catalog from files: scan, combine, compare with an expected plan, write.
 
-`build` writes the catalog, and `plan` only reports what `build` would do.
+`build` writes the catalog, and `plan` only reports what `build` would do. `open_data` opens what
+these take without writing anything.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,9 +36,19 @@ from gridref.api.layout.layouts import (
     nested_urls,
 )
 from gridref.api.layout.listings import with_inventory
-from gridref.api.outcomes import RunOptions, each_part, scan_here
+from gridref.api.opening import open_group
 from gridref.api.readable import Sources, readable, reader_for
-from gridref.api.scan import Address, Failures, Files, Progress, scan_each
+from gridref.api.scan import (
+    Address,
+    Failures,
+    Files,
+    Progress,
+    RunOptions,
+    each_part,
+    scan_described,
+    scan_each,
+    scan_here,
+)
 from gridref.api.summary import (
     change_lines,
     layout_line,
@@ -46,6 +57,7 @@ from gridref.api.summary import (
 from gridref.api.units import with_converter
 from gridref.catalog import ROOT_FILE, CatalogGroup
 from gridref.catalog.commit import Access, commit, new_content, put_catalog
+from gridref.catalog.overlays import OverlayPolicy
 from gridref.catalog.values import refusing_damage
 from gridref.combine import (
     BATCH_GROUPS,
@@ -57,13 +69,22 @@ from gridref.combine import (
     combine_parts,
 )
 from gridref.combine.options import Read
-from gridref.errors import GridrefError, InvalidRequestError, Message, Option, Place, Problem
+from gridref.errors import (
+    CatalogNotFoundError,
+    GridrefError,
+    InvalidRequestError,
+    Message,
+    Option,
+    Place,
+    Problem,
+)
 from gridref.formats import ScanOptions, expand_files
-from gridref.io import Allow, Coverage, keeps_at_hand
+from gridref.formats.registry import data_names
+from gridref.io import Allow, Coverage, absolute_url, is_local, keeps_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import LabelEnds
 from gridref.model.manifest import IDENTITIES, Identity
-from gridref.model.scan_report import Finding, ScanReport
+from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.options import (
     check_choice,
     given_options,
@@ -482,13 +503,7 @@ class _Partition:
 def _combine_elsewhere(
     job: Job, addresses: Sequence[str], failures: Failures, progress: Progress | None
 ) -> Combination:
-    """Scan files and combine them along a dimension, neighbours where they are scanned.
-
-    Raises
-    ------
-    GridrefError
-        As `gridref.api.scan.scan_each` does.
-    """
+    """Scan files and combine them along a dimension, neighbours where they are scanned."""
     travelling = Job(job.dims, job.order, None, job.combine, job.scan, job.running.on_worker())
     task = partial(_combine_here, job=travelling)
     found = each_part(addresses, job.running, task, BATCH_GROUPS)
@@ -757,3 +772,99 @@ def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:
         return replace(done, failed=failed)
     report = ScanReport.joined([done.group.report, ScanReport(failed)])
     return replace(done, group=done.group.with_changes(report=report), failed=failed)
+
+
+# Any address as one group
+
+
+type DataAddress = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | VirtualGroup
+"""A catalog, a file or several: their addresses, globs or directories; or a group."""
+
+
+def open_data(
+    data: DataAddress,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    allow: Allow = None,
+    snapshot: str | None = None,
+    overlay: OverlayPolicy | None = None,
+    job: Job | None = None,
+) -> VirtualGroup:
+    """Open a catalog, scan a file, or combine files, whichever an address stands for.
+
+    A remote address that is named neither as a catalog nor as a file of data is asked whether it is
+    a catalog.
+
+    Parameters
+    ----------
+    data
+        See `DataAddress`.
+    storage_options
+        Options of fsspec's filesystems.
+    allow, snapshot, overlay
+        As for `gridref.open_catalog`; `overlay` of an opened catalog, too.
+
+    Raises
+    ------
+    InvalidRequestError
+        For options that are for something else.
+    CombineError
+        If files do not fit together.
+    CatalogError, ScanError, SourceUnavailableError
+        If it cannot be opened.
+    """
+    job = job or Job()
+
+    def catalog(address: str | os.PathLike[str] | VirtualGroup) -> VirtualGroup:
+        if job.asked:
+            raise InvalidRequestError(
+                f"{', '.join(sorted(job.asked))}: these options are for files, and this is a "
+                "catalog"
+            )
+        return open_group(address, storage_options, allow, snapshot, overlay)
+
+    if isinstance(data, VirtualGroup):
+        return catalog(data)
+    if isinstance(data, str | os.PathLike):
+        known = _is_catalog(absolute_url(data))
+        if known:
+            return catalog(data)
+        if known is None:
+            try:
+                return catalog(data)
+            except CatalogNotFoundError:
+                pass
+    for name, given in (("snapshot", snapshot), ("overlay", overlay)):
+        if given is not None:
+            raise InvalidRequestError(f"{name}= is for catalogs")
+    reading = job.reading(storage_options, allow)
+    if isinstance(data, str | os.PathLike) and _is_one_file(data, job):
+        group = scan_described(data, reading.scanning)
+        warn_of_left_out(ScanReport(group.report.with_fate(Fate.DAMAGED)))
+        return group
+    files = data if isinstance(data, str | os.PathLike) else list(data)
+    return with_drifts(reading.combined(files, None)[1])
+
+
+def _is_one_file(data: str | os.PathLike[str], job: Job) -> bool:
+    """Whether an address is one file, or folder of data, and nothing is said of combining."""
+    address = absolute_url(data)
+    if job.asked.keys() - {"scan"}:
+        return False
+    if is_local(address) and os.path.isdir(address):
+        return data_names().is_folder(address)
+    return not is_local(address) or os.path.exists(address)
+
+
+def _is_catalog(address: str) -> bool | None:
+    """Whether an address is a catalog's; None if that takes asking."""
+    bare, query, _ = address.partition("?")
+    path = bare.rstrip("/")
+    if path.endswith((".gridref", f"/{ROOT_FILE}")):
+        return True
+    if is_local(address):
+        return os.path.isfile(os.path.join(address, ROOT_FILE))
+    names = data_names()
+    if query or names.is_file(path) or names.is_folder(path) or "*" in path:
+        return False
+    return None

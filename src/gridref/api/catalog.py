@@ -1,30 +1,33 @@
 """An opened catalog with its verbs: `append`, `declare`, `replace`, `verify`, `export` and others.
 
-A method that changes the catalog computes the new snapshot, and `Keeper` writes it. If another
+A method that changes the catalog computes the new snapshot, and `Keeper` commits it. If another
 writer was first, both start again from the newest snapshot.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote_plus
 
 from numpy.typing import ArrayLike
 
+from gridref.api.keeper import Keeper
 from gridref.api.readable import Sources, readable, reader_for
-from gridref.api.watching import Events, Listing, is_settled
 from gridref.catalog import CatalogGroup
 from gridref.catalog import open_catalog as read_catalog
-from gridref.catalog.commit import Access, Base, Change, Step, Wanted, commit, read_base, recording
+from gridref.catalog.commit import Base, Change, Step, Wanted, read_base, recording
 from gridref.catalog.commit import write_catalog as put_catalog
-from gridref.catalog.document import Commit, Pruned
+from gridref.catalog.document import CatalogReport, Commit, Pruned
 from gridref.catalog.examining import CatalogChange, compare_catalogs
 from gridref.catalog.growth import written
 from gridref.catalog.history import (
@@ -40,20 +43,19 @@ from gridref.catalog.opening import PendingPolicy, group_of
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.catalog.sources import SourceRules
 from gridref.errors import (
-    CatalogConflictError,
     GridrefError,
     InvalidRequestError,
     Message,
     Option,
     Place,
 )
-from gridref.formats import ScanOptions
-from gridref.io import Allow
+from gridref.formats import ScanOptions, expand_files
+from gridref.io import Allow, absolute_url, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Identity
 from gridref.model.scan_report import html_of
 from gridref.options import check_choice, verb
-from gridref.secrets import shown_address
+from gridref.secrets import shown_address, without_secrets
 
 if TYPE_CHECKING:
     import awkward as ak
@@ -61,13 +63,12 @@ if TYPE_CHECKING:
     import scipy.sparse
     import xarray as xr
 
+    from gridref.api.changes import FileChanges, Vanished
     from gridref.api.copying import CopyReport
-    from gridref.api.file_changes import FileChanges, Vanished
     from gridref.api.layout.layouts import AnyLayout, Order
-    from gridref.api.outcomes import RunOptions
     from gridref.api.overlays import OverlayInfo, OverviewInfo
     from gridref.api.places import At
-    from gridref.api.scan import Address, Files, Progress
+    from gridref.api.scan import Address, Files, Progress, RunOptions
     from gridref.combine import CombineOptions
 
 type ExportKind = Literal["kerchunk", "icechunk", "cf", "stac", "forecast"]
@@ -170,76 +171,6 @@ class Published:
 # The catalog
 
 
-@dataclass(eq=False)
-class Keeper:
-    """Commits the changes of a catalog, and remembers what the next one needs.
-
-    Attributes
-    ----------
-    storage_options
-        Options of fsspec's filesystem, or of several by protocol.
-    allow
-        What the catalog may read.
-    base
-        The current snapshot as far as known: the next change begins with it.
-    amends
-        Id of a snapshot whose place the next change takes; None for none.
-    is_fixed
-        Whether the catalog was opened in a way that does not allow changes.
-    """
-
-    url: str
-    storage_options: Mapping[str, Any] | None = None
-    allow: Allow = None
-    base: Base | None = field(default=None, repr=False)
-    amends: str | None = None
-    is_fixed: bool = False
-
-    @cached_property
-    def sources(self) -> Sources:
-        """Reads labels and what files share; kept from change to change, as it remembers."""
-        return Sources(self.storage_options)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        own = (self.url, self.storage_options, self.allow, None, self.amends, self.is_fixed)
-        return Keeper, own
-
-    def amending(self, snapshot: str) -> Keeper:
-        """What takes the place of a snapshot."""
-        keeper = replace(self, amends=snapshot)
-        keeper.sources = self.sources
-        return keeper
-
-    def commit(self, change: Callable[[Base], Wanted]) -> Catalog:
-        """Commit what a change makes of the newest snapshot; return the catalog as it is then."""
-
-        def amending(base: Base) -> Wanted:
-            if self.amends not in (None, base.root.snapshot.id):
-                raise CatalogConflictError(
-                    f"cannot amend snapshot {self.amends}: the last snapshot is now "
-                    f"{base.root.snapshot.id}",
-                    Place(source=self.url),
-                )
-            wanted = change(base)
-            if self.amends is not None and isinstance(wanted, Change):
-                return replace(wanted, amends=True)
-            return wanted
-
-        self.base = commit(self.access(), amending, self.base)
-        return self._opened(self.base)
-
-    def access(self) -> Access:
-        """How the catalog is reached."""
-        return Access.of(self.url, self.storage_options, self.allow)
-
-    def _opened(self, base: Base) -> Catalog:
-        """The catalog as it is now, to be read and changed."""
-        keeper = Keeper(self.url, self.storage_options, self.allow, base)
-        keeper.sources = self.sources
-        group = base.group.levels.added(base.group)
-        return Catalog.of(readable(group, Sources(self.storage_options)), keeper)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Catalog(CatalogGroup):
     """An opened catalog: its root group, and the calls that change it.
@@ -259,6 +190,16 @@ class Catalog(CatalogGroup):
         """The catalog behind a group that is read, which a keeper changes."""
         own = {part.name: getattr(group, part.name) for part in fields(CatalogGroup)}
         return cls(**own, keeper=keeper)
+
+    def _changed(self, base: Base, report: CatalogReport | None = None) -> Catalog:
+        """The catalog as it is after a change, to be read and changed."""
+        options = self.keeper.storage_options
+        group = readable(base.group.levels.added(base.group), Sources(options))
+        catalog = Catalog.of(group, self.keeper.updated(base=base, amends=None))
+        return catalog if report is None else replace(catalog, report=report)
+
+    def _committed(self, change: Callable[[Base], Wanted]) -> Catalog:
+        return self._changed(self._kept.commit(change))
 
     def append(
         self,
@@ -313,7 +254,7 @@ class Catalog(CatalogGroup):
         from gridref.api.building import Job
 
         asked = Job(concat_dim, order, layout, combine, scan, run)
-        return self._file_changes(progress).append(files, asked, at)
+        return self._changed(*self._file_changes(progress).append(files, asked, at))
 
     def declare(self, dim: str, labels: ArrayLike) -> Catalog:
         """Declare labels whose files are still to come, in any order.
@@ -334,7 +275,7 @@ class Catalog(CatalogGroup):
         InvalidRequestError
             If there is no such coordinate, or its dtype cannot hold the labels.
         """
-        return self._file_changes().declare(dim, labels)
+        return self._changed(self._file_changes().declare(dim, labels))
 
     def replace(
         self, file: Address, by: Address | None = None, *, progress: Progress | None = None
@@ -357,7 +298,7 @@ class Catalog(CatalogGroup):
         CombineError
             If the new file does not fit. Nothing is written, and every problem is listed.
         """
-        return self._file_changes(progress).exchange("replace", {file: by or file})
+        return self._changed(*self._file_changes(progress).exchange("replace", {file: by or file}))
 
     def remove(self, files: Files) -> Catalog:
         """Remove files. Their elements are no longer part of the arrays.
@@ -368,7 +309,7 @@ class Catalog(CatalogGroup):
             If a file is not in the catalog, or no file would be left.
         """
         addresses = [files] if isinstance(files, str | os.PathLike) else list(files)
-        return self._file_changes().exchange("remove", dict.fromkeys(addresses))
+        return self._changed(*self._file_changes().exchange("remove", dict.fromkeys(addresses)))
 
     def refresh(self, *, vanished: Vanished = "raise", progress: Progress | None = None) -> Catalog:
         """Scan the files again that changed since their last scan.
@@ -388,7 +329,7 @@ class Catalog(CatalogGroup):
             If the changed files do not fit. Nothing is written, and every problem is listed.
         """
         check_choice("vanished", vanished, ("raise", "skip"))
-        return self._file_changes(progress).refresh(vanished)
+        return self._changed(*self._file_changes(progress).refresh(vanished))
 
     def scan_values(
         self,
@@ -423,7 +364,7 @@ class Catalog(CatalogGroup):
         reader = reader_for(self._kept.storage_options, cache_bytes=0)
         scan = ValueScan(arrays, reader, n_threads, progress)
         message = "all arrays" if arrays is None else ", ".join(arrays)
-        return self._kept.commit(recording("statistics", scan.of, message))
+        return self._committed(recording("statistics", scan.of, message))
 
     def amend(self) -> Catalog:
         """Return the same catalog, whose next change replaces the snapshot that it shows.
@@ -440,7 +381,7 @@ class Catalog(CatalogGroup):
         tags = [tag for tag, snapshot in self.info.tags.items() if snapshot == self.info.snapshot]
         if tags:
             raise InvalidRequestError(f"the snapshot cannot be amended: it is tagged {tags[0]!r}")
-        return replace(self, keeper=self._kept.amending(self.info.snapshot))
+        return replace(self, keeper=self._kept.updated(amends=self.info.snapshot))
 
     def rechunk(
         self,
@@ -512,8 +453,8 @@ class Catalog(CatalogGroup):
         """
         from gridref.api.rechunking import rechunk
 
-        return rechunk(
-            replace(self._kept, amends=None),
+        done = rechunk(
+            self._kept.updated(amends=None),
             array,
             chunks,
             where=where,
@@ -526,6 +467,7 @@ class Catalog(CatalogGroup):
             dry_run=dry_run,
             progress=progress,
         )
+        return self._changed(*done)
 
     def overviews(
         self,
@@ -574,8 +516,8 @@ class Catalog(CatalogGroup):
         """
         from gridref.api.overviews import overviews
 
-        return overviews(
-            replace(self._kept, amends=None),
+        done = overviews(
+            self._kept.updated(amends=None),
             array,
             factor=factor,
             levels=levels,
@@ -587,12 +529,13 @@ class Catalog(CatalogGroup):
             dry_run=dry_run,
             progress=progress,
         )
+        return self._changed(*done)
 
     def drop_overviews(self, array: str) -> Catalog:
         """Remove the coarser levels of an array. This is a commit."""
         from gridref.api.overviews import drop
 
-        return self._kept.commit(lambda base: drop(base, array))
+        return self._committed(lambda base: drop(base, array))
 
     def list_overviews(self) -> tuple[OverviewInfo, ...]:
         """List the coarser levels of arrays: their method, size, and whether they are shown."""
@@ -625,7 +568,7 @@ class Catalog(CatalogGroup):
         """
         from gridref.api.overlays import drop
 
-        return self._kept.commit(lambda base: drop(base, array, which))
+        return self._committed(lambda base: drop(base, array, which))
 
     def explain(self, array: str, **selection: Any) -> pa.Table:
         """Estimate what reading a selection costs from the files and with each overlay.
@@ -672,11 +615,11 @@ class Catalog(CatalogGroup):
         snapshot
             Id of a snapshot, or a tag; by default the current one.
         """
-        return self._kept.commit(lambda base: tagged(base, name, snapshot))
+        return self._committed(lambda base: tagged(base, name, snapshot))
 
     def untag(self, name: str) -> Catalog:
         """Remove a tag from its snapshot."""
-        return self._kept.commit(lambda base: untagged(base, name))
+        return self._committed(lambda base: untagged(base, name))
 
     def rollback(self, to: str | None = None) -> Catalog:
         """Return to an earlier snapshot. This is itself a commit and can be rolled back.
@@ -686,7 +629,7 @@ class Catalog(CatalogGroup):
         to
             Id or tag of a snapshot. By default the previous one.
         """
-        return self._kept.commit(lambda base: rolled_back(base, to))
+        return self._committed(lambda base: rolled_back(base, to))
 
     def prune(
         self, *, keep: int = 1, grace_seconds: float = 24 * 3600, dry_run: bool = False
@@ -734,7 +677,7 @@ class Catalog(CatalogGroup):
         from gridref.api.each_chunk import ChecksumScan
 
         scan = ChecksumScan(self._kept.storage_options, progress)
-        return self._kept.commit(recording("checksums", scan.of, "all arrays"))
+        return self._committed(recording("checksums", scan.of, "all arrays"))
 
     def relocate(self, prefixes: Mapping[str, str], *, identity: Identity | None = None) -> Catalog:
         """Change the recorded location of the source files. No source is read.
@@ -770,7 +713,7 @@ class Catalog(CatalogGroup):
             own = {"identity": rules.identity}
             return Change("relocate", said, group, arrays, own, is_alike=True)
 
-        return self._kept.commit(change)
+        return self._committed(change)
 
     def watch(
         self,
@@ -821,12 +764,13 @@ class Catalog(CatalogGroup):
         url, options, allow = self._kept.url, self._kept.storage_options, self._kept.allow
         if (files is None) == (events is None):
             raise InvalidRequestError("nothing to watch: name files, or give a file of events")
-        new = Listing(files, options) if events is None else Events(Path(events))
+        listed = partial(_listed, files, options)
+        new = listed if events is None else _Events(Path(events))
         while True:
             opened = open_catalog(url, storage_options=options, allow=allow)
             known = {source.url for source in opened.source_list}
             found = [
-                file for file in new() if file not in known and is_settled(file, settle_seconds)
+                file for file in new() if file not in known and _is_settled(file, settle_seconds)
             ]
             done = _appended(opened, found)
             if rechunk and done.appended:
@@ -865,27 +809,12 @@ class Catalog(CatalogGroup):
         seed: int = 0,
         progress: Callable[[int, int], None] | None = None,
     ) -> Verification:
-        """Compare values and labels with what the original readers return; see `gridref.verify`.
+        """Compare values and labels with what the original readers return.
 
-        Parameters
-        ----------
-        all
-            Compare every stored chunk and the labels of every file, instead of a sample.
-        seed
-            Seed of the sample.
-        progress
-            Called with the number of chunks compared, and of all chunks to compare.
-
-        Raises
-        ------
-        ReadError
-            If a chunk cannot be read.
-        CatalogCorruptError
-            If a file of the catalog is not as it was written.
+        Parameters and errors are those of `gridref.verify`.
         """
-        call = _named_call("verify")
         options = self.keeper.storage_options
-        found: Verification = call(
+        found: Verification = _call_at("gridref.api.verify:verify")(
             self, all=all, seed=seed, progress=progress, storage_options=options
         )
         return found
@@ -908,63 +837,28 @@ class Catalog(CatalogGroup):
         return tuple(compare_catalogs(self, after))
 
     def sql(self, query: str) -> pa.Table:
-        """Query the catalog in SQL with DuckDB; `gridref.faces.duckdb.sql` lists the tables.
-
-        Parameters
-        ----------
-        query
-            What DuckDB takes, like ``"SELECT source, count(*) FROM chunks GROUP BY source"``.
-
-        Raises
-        ------
-        InvalidRequestError
-            If DuckDB refuses the query; a `MissingPackageError` if it is not installed.
-        """
+        """Query the catalog in SQL with DuckDB; see `gridref.faces.duckdb.sql`."""
         options = self.keeper.storage_options
-        found: pa.Table = _named_call("sql")(self, query, storage_options=options)
+        found: pa.Table = _call_at("gridref.faces.duckdb:sql")(self, query, storage_options=options)
         return found
 
     def sparse(
         self, path: str = "X", *, rows: slice | None = None, columns: slice | None = None
     ) -> scipy.sparse.csr_array | scipy.sparse.csc_array:
-        """Read a sparse matrix of AnnData or 10x, or a part of it; see `gridref.faces.ragged`.
+        """Read a sparse matrix of AnnData or 10x, or a part of it.
 
-        Parameters
-        ----------
-        path
-            The group with ``data``, ``indices`` and ``indptr``.
-        rows, columns
-            What to read, by default all.
-
-        Raises
-        ------
-        InvalidRequestError
-            If there is no sparse matrix; a `MissingPackageError` if scipy is not installed.
-        ReadError
-            If a chunk cannot be read.
+        Parameters and errors are those of `gridref.faces.ragged.sparse`.
         """
         found: scipy.sparse.csr_array | scipy.sparse.csc_array
-        found = _named_call("sparse")(self, path, rows=rows, columns=columns)
+        found = _call_at("gridref.faces.ragged:sparse")(self, path, rows=rows, columns=columns)
         return found
 
     def awkward(self, path: str, *, rows: slice | None = None) -> ak.Array:
-        """Read a variable with ragged rows as an Awkward Array; see `gridref.faces.ragged`.
+        """Read a variable with ragged rows as an Awkward Array.
 
-        Parameters
-        ----------
-        path
-            A variable whose first dimension holds samples.
-        rows
-            What to read, by default all rows.
-
-        Raises
-        ------
-        InvalidRequestError
-            If nothing counts its samples; a `MissingPackageError` if awkward is not installed.
-        ReadError
-            If a chunk cannot be read.
+        Parameters and errors are those of `gridref.faces.ragged.awkward`.
         """
-        return _named_call("awkward")(self, path, rows=rows)
+        return _call_at("gridref.faces.ragged:awkward")(self, path, rows=rows)
 
     def forecast(
         self,
@@ -977,22 +871,7 @@ class Catalog(CatalogGroup):
     ) -> VirtualGroup:
         """Show a cube of forecasts along valid times: the best series, one offset, or one run.
 
-        Parameters
-        ----------
-        after
-            For the best series: the smallest step, like ``"12h"``.
-        offset
-            Show the value of every run at this offset, like ``"24h"``.
-        run
-            Show all steps of one run: its time, or ``"latest"``.
-        run_dim, step_dim
-            Dimensions of runs and steps; by default found by standard names and usual names.
-
-        Raises
-        ------
-        InvalidRequestError
-            If there are no such dimensions, no such offset or run, or more than one view is asked
-            for.
+        Parameters and errors are those of `gridref.api.layout.forecasts.forecast`.
         """
         from gridref.api.layout.forecasts import forecast
 
@@ -1056,34 +935,16 @@ class Catalog(CatalogGroup):
     ) -> CopyReport:
         """Copy all values as a Zarr v3 hierarchy that needs neither gridref nor the files.
 
-        Parameters
-        ----------
-        target
-            Address of the copy: a local folder, or one on an fsspec filesystem.
-        progress
-            Called with the number of steps done, and of all.
-        **options
-            Those of `gridref.copy`, but ``allow`` and ``snapshot``.
-
-        Returns
-        -------
-        CopyReport
-            Objects, bytes, and how often stored chunks were decoded, by array.
-
-        Raises
-        ------
-        NotRepresentableError, InvalidRequestError, ReadError
-            As `gridref.copy` does.
+        Options and errors are those of `gridref.copy`, without ``allow`` and ``snapshot``.
 
         Examples
         --------
         >>> catalog.copy("cube.zarr", chunks={"time": -1, "lat": 20})  # doctest: +SKIP
         """
+        from gridref.api.copying import copy
+
         own = {"storage_options": self.keeper.storage_options}
-        found: CopyReport = _named_call("copy")(
-            self, target, progress=progress, **{**own, **options}
-        )
-        return found
+        return copy(self, target, progress=progress, **{**own, **options})
 
     def publish(
         self,
@@ -1094,26 +955,9 @@ class Catalog(CatalogGroup):
     ) -> Published:
         """Write the catalog as a web site of plain files, for any web server or bucket.
 
-        The site has pages, a copy of the catalog, kerchunk references and a STAC Item. The values
-        stay in the sources, which visitors read by byte ranges.
-
-        Parameters
-        ----------
-        folder
-            A local folder, new, empty, or with the same catalog published before.
-        base_url
-            Address that the folder will have on the web.
-        prefixes
-            Addresses of sources on the web: recorded folders with their addresses.
-
-        Raises
-        ------
-        InvalidRequestError
-            If a browser cannot read the sources, or the folder holds something else.
-        CatalogError, ReadError
-            If the catalog or a source cannot be read.
+        Parameters and errors are those of `gridref.faces.web.publishing.publish`.
         """
-        found: Published = _named_call("publish")(
+        found: Published = _call_at("gridref.faces.web.publishing:publish")(
             self.info.url,
             folder,
             base_url=base_url,
@@ -1124,8 +968,8 @@ class Catalog(CatalogGroup):
         )
         return found
 
-    def _file_changes(self, progress: Progress | None = None) -> FileChanges[Catalog]:
-        from gridref.api.file_changes import FileChanges
+    def _file_changes(self, progress: Progress | None = None) -> FileChanges:
+        from gridref.api.changes import FileChanges
 
         return FileChanges(self._kept, progress)
 
@@ -1280,14 +1124,6 @@ def write_catalog(
 # How verbs are done
 
 
-_HOMES = {
-    "awkward": "gridref.faces.ragged",
-    "copy": "gridref.api.copying",
-    "publish": "gridref.faces.web.publishing",
-    "sparse": "gridref.faces.ragged",
-    "sql": "gridref.faces.duckdb",
-    "verify": "gridref.api.verify",
-}
 _EXPORTS = {
     "cf": "gridref.faces.exports.cf_aggregation:to_cf_aggregation",
     "icechunk": "gridref.faces.exports.icechunk:to_icechunk",
@@ -1298,9 +1134,10 @@ _EXPORTS = {
 _BY_ENDING = {".nc": "cf", ".icechunk": "icechunk"}
 
 
-def _named_call(name: str) -> Callable[..., Any]:
-    """The call of this name."""
-    call: Callable[..., Any] = getattr(import_module(_HOMES[name]), name)
+def _call_at(address: str) -> Callable[..., Any]:
+    """The call of a module that imports this one, or is of a floor above."""
+    module, _, name = address.partition(":")
+    call: Callable[..., Any] = getattr(import_module(module), name)
     return call
 
 
@@ -1320,16 +1157,9 @@ def export_kind(path: str | None, to: str | None) -> str:
 
 
 def _exporter(path: str | None, to: str | None, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """The call that writes an export, which takes some options.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there is no such export, or it has no such option.
-    """
+    """The call that writes an export, which takes some options."""
     kind = export_kind(path, to)
-    module, _, name = _EXPORTS[kind].partition(":")
-    call: Callable[..., Any] = getattr(import_module(module), name)
+    call = _call_at(_EXPORTS[kind])
     known = inspect.signature(call).parameters
     for option in options:
         if option not in known:
@@ -1347,6 +1177,82 @@ def _exporter(path: str | None, to: str | None, options: Mapping[str, Any]) -> C
 
 def _ends(path: str | None, ending: str) -> bool:
     return path is not None and path.rstrip("/").endswith(ending)
+
+
+def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[str, str]) -> None:
+    """Refuse prefixes by which no source is moved."""
+    sources = before.source_list
+    pairs = zip(sources, after.source_list, strict=True)
+    if not any(old.url != new.url for old, new in pairs):
+        raise InvalidRequestError(
+            f"no source is in {' or '.join(map(repr, map(shown_address, prefixes)))};"
+            f" there is {shown_address(sources[0].url)!r}"
+            if sources
+            else "the catalog has no sources"
+        )
+
+
+# Watching: the files that a catalog lacks, and what is done about them
+
+
+def _listed(files: Any, storage_options: Mapping[str, Any] | None) -> Sequence[str]:
+    """The files that there are now."""
+    found: dict[str, None] = {}
+    for pattern in files if isinstance(files, list | tuple) else [files]:
+        with suppress(InvalidRequestError):  # nothing is there yet
+            found |= dict.fromkeys(expand_files(pattern, storage_options))
+    return list(found)
+
+
+@dataclass
+class _Events:
+    """The files that were named so far, by whole lines."""
+
+    path: Path
+    n_bytes: int = 0
+    named: dict[str, None] = field(default_factory=dict)
+
+    def __call__(self) -> Sequence[str]:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.n_bytes)
+                lines = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return list(self.named)
+        except OSError as error:
+            raise InvalidRequestError(
+                Message(Option("events", str(self.path)), f": {error.strerror}")
+            ) from error
+        self.n_bytes += len(lines[0]) + len(lines[1])
+        for line in lines[0].decode("utf-8", "surrogateescape").splitlines():
+            self.named |= dict.fromkeys(map(absolute_url, _named(line.strip())))
+        return list(self.named)
+
+
+def _named(line: str) -> Iterator[str]:
+    """Files that a line names."""
+    if not line.startswith("{"):
+        yield from [line] if line else []
+        return
+    try:
+        for record in json.loads(line).get("Records", []):
+            if str(record.get("eventName", "ObjectCreated")).startswith("ObjectCreated"):
+                stored = record["s3"]
+                yield f"s3://{stored['bucket']['name']}/{unquote_plus(stored['object']['key'])}"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidRequestError(
+            f"cannot read this event: {without_secrets(line)[:200]!r}"
+        ) from error
+
+
+def _is_settled(file: str, seconds: float) -> bool:
+    """Whether a local file has not changed for some time."""
+    if not seconds or not is_local(file):
+        return True
+    try:
+        return time.time() - os.stat(file).st_mtime >= seconds
+    except OSError:
+        return True  # appending it says what is wrong
 
 
 def _appended(catalog: Catalog, files: Sequence[str]) -> Watch:
@@ -1395,16 +1301,3 @@ def _rechunked(catalog: Catalog, done: Watch) -> Watch:
 
 def _reason(error: GridrefError) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[str, str]) -> None:
-    """Refuse prefixes by which no source is moved."""
-    sources = before.source_list
-    pairs = zip(sources, after.source_list, strict=True)
-    if not any(old.url != new.url for old, new in pairs):
-        raise InvalidRequestError(
-            f"no source is in {' or '.join(map(repr, map(shown_address, prefixes)))};"
-            f" there is {shown_address(sources[0].url)!r}"
-            if sources
-            else "the catalog has no sources"
-        )

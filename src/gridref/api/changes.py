@@ -1,20 +1,22 @@
-"""Change a catalog: append, replace, remove and rebuild.
+"""Change the files of a catalog: append, replace, remove, refresh, declare, and build anew.
 
-Functions take an opened catalog and scanned files, and return what the catalog becomes (`Grown`).
-Usually only new files are scanned and only new rows are written.
+`FileChanges` scans new files, combines them with the catalog, and commits what it becomes
+(`Grown`). A change is a function of the newest snapshot: if another writer was quicker, it is tried
+again on theirs. Usually only new files are scanned and only new rows are written.
 
-Some catalogs are rebuilt from all their files instead: the files are scanned again, which reads
+Some catalogs are built anew from all their files instead: the files are scanned again, which reads
 metadata only, and all rows are written. Plates, padded rows, mosaics of several grids and groups by
-kind cannot be combined with more files, so every change rebuilds them. Mosaics, other rows and
-files along several dimensions are rebuilt when a file is replaced or removed.
+kind cannot be combined with more files, so every change builds them anew. Mosaics, other rows and
+files along several dimensions are built anew when a file is replaced or removed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +24,19 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.api.building import Job, with_drifts
-from gridref.api.declaring import claimed, declared_groups, pending_after
+from gridref.api.each_chunk import told_as, with_checksums
+from gridref.api.keeper import Changed, Keeper
 from gridref.api.layout.discovery import laid_out_by_itself
+from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import InARow, Stack
 from gridref.api.layout.listings import with_inventory
 from gridref.api.layout.sources import Contradicted
-from gridref.api.places import Arrangement, At, arranged
-from gridref.catalog.commit import Base
-from gridref.catalog.document import Pending
+from gridref.api.places import Arrangement, At, arranged, claimed, declared_groups, pending_after
+from gridref.api.readable import Sources, reader_for
+from gridref.api.scan import Address, Failures, Files, Progress, scan_each
+from gridref.api.summary import change_lines, warn_of_left_out
+from gridref.catalog.commit import Base, Change
+from gridref.catalog.document import Pending, merged_drifts
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.growth import (
     BEFORE,
@@ -49,14 +56,335 @@ from gridref.catalog.writing import recounted
 from gridref.combine import Combination, combine
 from gridref.combine.options import Read
 from gridref.combine.values import Values
-from gridref.errors import CombineError, InvalidRequestError, Message, Option, Place
+from gridref.errors import (
+    CombineError,
+    InvalidRequestError,
+    Message,
+    Option,
+    Place,
+    SourceChangedError,
+    SourceUnavailableError,
+)
+from gridref.formats import expand_files
+from gridref.io import SourcePool, absolute_url, is_absent, keeps_at_hand
+from gridref.io.ahead import in_threads
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import LabelEnds
 from gridref.model.indexing import isel_group
+from gridref.model.manifest import Source
 from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.secrets import without_signature
+from gridref.secrets import shown_address, without_signature
 
-# Append: files are combined with the catalog
+# What callers call
+
+type Vanished = Literal["raise", "skip"]
+"""What to do with files that are gone."""
+
+_CHECKED_AT_ONCE = 32
+"""Sources that are looked at side by side."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileChanges:
+    """Changes the files of a catalog.
+
+    Attributes
+    ----------
+    keeper
+        Commits the changes.
+    progress
+        Called with the number of files scanned, and of all files.
+    """
+
+    keeper: Keeper
+    progress: Progress | None = None
+
+    def append(self, files: Files, asked: Job, at: At) -> Changed:
+        """Add files; `asked` replaces what the catalog was built with."""
+        given = Counter(expand_files(files, self.keeper.storage_options, unique=False))
+        twice = [file for file, n in given.items() if n > 1]
+
+        def files_of(base: Base) -> _Files:
+            known = {source.url: source for source in base.group.source_list}
+            there = [file for file in given if file in known]
+            self._check_unchanged([known[file] for file in there])
+            return _Files(new=[file for file in given if file not in known], there=there)
+
+        return self._with_files("append", files_of, asked, at, twice)
+
+    def exchange(self, operation: str, instead: Mapping[Address, Address | None]) -> Changed:
+        """Put other files in the place of some, or none."""
+        urls = {
+            absolute_url(file): None if by is None else absolute_url(by)
+            for file, by in instead.items()
+        }
+        return self._with_files(operation, lambda _: _Files(urls))
+
+    def refresh(self, vanished: Vanished) -> Changed:
+        """Scan files again that have changed."""
+
+        def stale(base: Base) -> _Files:
+            changed, gone = stale_sources(base.group.source_list, self.keeper.storage_options)
+            if gone and vanished == "raise":
+                raise SourceUnavailableError(
+                    Message(
+                        f"{_counted(gone)} of the catalog {'are' if gone[1:] else 'is'} gone; ",
+                        Option("vanished", "skip"),
+                        " removes the missing ones from the catalog",
+                    ),
+                    Place(source=gone[0]),
+                )
+            return _Files({**{url: url for url in changed}, **dict.fromkeys(gone)})
+
+        return self._with_files("refresh", stale)
+
+    def declare(self, dim: str, labels: ArrayLike) -> Base:
+        """Make room for labels whose files are still to come."""
+
+        def change(base: Base) -> Change | None:
+            growth = _Growth(base, self._job(base), self.keeper.sources.reader.read)
+            grown = growth.declared(dim, labels)
+            said = f"{np.size(labels)} labels of {dim}"
+            return None if grown is None else _change("declare", said, base, grown, ScanReport())
+
+        return self.keeper.commit(change)
+
+    @keeps_at_hand
+    def _with_files(
+        self,
+        operation: str,
+        files_of: Callable[[Base], _Files],
+        asked: Job | None = None,
+        at: At = "label",
+        twice: Sequence[str] = (),
+    ) -> Changed:
+        """Commit what other files make of the catalog; the report tells what was done."""
+        scans = _Scans(self.keeper.sources, self.progress)
+        files, head, drifts = _Files(), list[str](), tuple[Mapping[str, Any], ...]()
+
+        def change(base: Base) -> Change | None:
+            nonlocal files, head, drifts
+            job, files = self._job(base, asked), files_of(base)
+            if not files.new and not files.instead:
+                head, drifts = [], ()
+                return None
+            said = files.said(operation)
+            head = [f"{operation} {said}"]
+            built, is_open = job, bool(files.new) and self._is_open(base)
+            if is_open:
+                built, job = self._found_with_more(base, files, job, scans)
+            is_anew = not isinstance(job.way, InARow) or job.way.is_cube(base.group, job.dims)
+            if files.new:
+                is_anew = job.way.needs_all or built is not job
+            if is_anew:
+                grown = self._rebuilt(base, files, built, job, at, scans)
+            else:
+                grown = _grown(base, files, job, at, scans)
+                head += [job.layout_line(grown.group, grown.ends)] if files.new else []
+            drifts = grown.group.report.drifts
+            done = _change(operation, said, base, grown, scans.report, is_anew=is_anew)
+            if is_open or (files.new and not base.root.snapshot.recipe):
+                done = replace(done, changes={**done.changes, "recipe": job.recipe})
+            return replace(done, gone=frozenset(files.instead))
+
+        base = self.keeper.commit(change)
+        warn_of_left_out(scans.report)
+        there = [
+            Finding("/", Fate.SKIPPED, "it is already in the catalog", file) for file in files.there
+        ]
+        report = ScanReport.joined([scans.report, ScanReport(tuple(there))])
+        lines = change_lines(head, twice, report, drifts, base.folder.url)
+        return self.keeper.reported(replace(report, lines=lines))
+
+    def _is_open(self, base: Base) -> bool:
+        """Whether the catalog has one file and no layout, so that a second file decides it."""
+        built = self._job(base)
+        return len(base.group.source_list) == 1 and not built.way.is_asked_for(built.dims)
+
+    def _found_with_more(
+        self, base: Base, files: _Files, job: Job, scans: _Scans
+    ) -> tuple[Job, Job]:
+        """How the one file of the catalog was taken in, and how it and more files are combined."""
+        if not job.way.is_asked_for(job.dims):
+            held = scans.of([source.url for source in base.group.source_list], job, base)
+            new = scans.of(files.new, job, base)
+            how = replace(job, resolve="lossless").combining(scans.sources.reader.read)
+            found, _ = laid_out_by_itself([*held, *new], how, take_first=job.takes_first)
+            job = job.as_found(found)
+        dims = {dim for array in base.group.all_arrays().values() for dim in array.dims}
+        goes_on = job.way.grows_along(job.dims) in dims
+        return (job if goes_on else self._job(base)), job
+
+    def _rebuilt(
+        self, base: Base, files: _Files, built: Job, job: Job, at: At, scans: _Scans
+    ) -> Grown:
+        """A catalog that is built anew, with other files."""
+        if at != "label":
+            raise InvalidRequestError(Message(Option("at", at), " needs files along one dimension"))
+        sources = {source.url: source for source in base.group.source_list}
+        for file in files.instead:
+            if file not in sources:
+                reason = "it is not in the catalog, so it cannot be replaced or removed"
+                raise InvalidRequestError(reason, Place(source=file))
+        stay = [url for url in sources if url not in files.instead]
+        self._check_unchanged([sources[url] for url in stay])
+        go = [sources[file] for file in files.instead]
+        is_stale = any(stale_sources(go, self.keeper.storage_options))
+        held = None if is_stale else scans.of([*sources], built, base)
+        instead = [new for url in sources if (new := files.instead.get(url, url)) is not None]
+        after = scans.of([*instead, *files.new], job, base)
+        growth = _Growth(base, job, scans.sources.reader.read)
+        return growth.rebuilt(after, stay, held, built)
+
+    def _job(self, base: Base, asked: Job | None = None) -> Job:
+        """How files are combined: as the catalog's were, but for what is asked now."""
+        return Job.of(base.group).updated(asked or Job()).reading(self.keeper.storage_options)
+
+    def _check_unchanged(self, sources: Sequence[Source]) -> None:
+        def check(source: Source) -> None:
+            try:
+                pool.check(source)
+            except SourceChangedError as error:
+                raise SourceChangedError(
+                    Message(error.reason, ". It is already in the catalog"), error.place
+                ) from error
+
+        with SourcePool(self.keeper.storage_options) as pool:
+            list(in_threads(check, sources, _CHECKED_AT_ONCE))
+
+
+@dataclass(frozen=True, eq=False)
+class _Files:
+    """The files of a change.
+
+    Attributes
+    ----------
+    instead
+        By address of a file of the catalog the one in its place; None for none.
+    new
+        Files that are added.
+    there
+        Files that were to be added, and are in the catalog already.
+    """
+
+    instead: Mapping[str, str | None] = field(default_factory=dict)
+    new: Sequence[str] = ()
+    there: Sequence[str] = ()
+
+    def said(self, operation: str) -> str:
+        """Which files are exchanged, and by what, for people."""
+        gone = [file for file, by in self.instead.items() if by is None]
+        if self.new or operation == "remove":
+            return _counted(self.new or gone)
+        stay = [file for file in self.instead if file not in gone]
+        others = [by for file, by in self.instead.items() if by not in (None, file)]
+        named = (("", stay), ("by ", others), ("without ", gone))
+        return ", ".join(f"{word}{_counted(some)}" for word, some in named if some)
+
+
+def _counted(files: Sequence[str]) -> str:
+    first, last = shown_address(files[0]), shown_address(files[-1])
+    return first if len(files) == 1 else f"{len(files)} files: {first} ... {last}"
+
+
+def _grown(base: Base, files: _Files, job: Job, at: At, scans: _Scans) -> Grown:
+    """A catalog with other files at their places; those that stay are not scanned."""
+    growth = _Growth(base, job, scans.sources.reader.read)
+    if files.new:
+        return growth.added(scans.of(files.new, job, base), at)
+    scanned = dict(scans.of([by for by in files.instead.values() if by is not None], job, base))
+    groups = {old: None if by is None else scanned[by] for old, by in files.instead.items()}
+    stay = [each.url for each in base.group.source_list if each.url not in files.instead]
+
+    def spare() -> VirtualGroup | None:
+        return scans.of(stay[:1], job, base)[0][1] if stay else None
+
+    return growth.changed(groups, spare)
+
+
+def _change(
+    operation: str,
+    message: str,
+    base: Base,
+    grown: Grown,
+    found: ScanReport,
+    *,
+    is_anew: bool = False,
+) -> Change:
+    """The commit of what a catalog becomes.
+
+    It keeps the drift of its files, new ones included; all of it is found again if it is built
+    anew.
+    """
+    rows = replace(found, drifts=grown.group.report.drifts).rows
+    drifts = merged_drifts(() if is_anew else base.root.snapshot.drifts, rows)
+    own = {"drifts": drifts, "pending": grown.pending, "ends": grown.ends}
+    return Change(operation, message, grown.group, grown.arrays, own)
+
+
+class _Scans:
+    """Scans files once, however often a change is tried."""
+
+    def __init__(self, sources: Sources, progress: Progress | None) -> None:
+        self.sources = sources
+        self._groups: dict[str, VirtualGroup] = {}
+        self._failed: tuple[Finding, ...] = ()
+        self._progress = progress
+
+    def of(self, addresses: Sequence[str], job: Job, base: Base) -> list[tuple[str, VirtualGroup]]:
+        """The groups of files, with their addresses; those that fail may be left out."""
+        wanted = [address for address in addresses if address not in self._groups]
+        failures = Failures(job.running)
+        scanned = scan_each(
+            wanted, job.scanning, job.running, failures=failures, progress=self._progress
+        )
+        read = reader_for(self.sources.storage_options).read
+        joined = Joining(job.way.sought.of_variables, read, job.rules).each(scanned)
+        self._groups.update((address, self._as_in(base.group, group)) for address, group in joined)
+        self._failed = (*self._failed, *failures.findings)
+        return [(each, self._groups[each]) for each in addresses if each in self._groups]
+
+    def _as_in(self, catalog: CatalogGroup, group: VirtualGroup) -> VirtualGroup:
+        """A scanned group, as much known of its files as of those of the catalog."""
+        told = told_as(catalog, group, self.sources)
+        if not catalog.info.n_checksums:
+            return told
+        return with_checksums(told, self.sources.storage_options)
+
+    @property
+    def report(self) -> ScanReport:
+        """What was found in the files."""
+        found = [group.report for group in self._groups.values()]
+        return ScanReport.joined([*found, ScanReport(self._failed)])
+
+
+def stale_sources(
+    sources: Sequence[Source], storage_options: Mapping[str, Any] | None
+) -> tuple[list[str], list[str]]:
+    """Addresses of sources that have changed, and of those that are there no more."""
+
+    def fate(source: Source) -> str:
+        try:
+            pool.check(source)
+        except SourceChangedError:
+            return "changed"
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                return "gone"
+            raise
+        return "same"
+
+    with SourcePool(storage_options) as pool:
+        fates = list(zip(sources, in_threads(fate, sources, _CHECKED_AT_ONCE), strict=True))
+    changed, gone = ([s.url for s, fate in fates if fate == kind] for kind in ("changed", "gone"))
+    return changed, gone
+
+
+# What a catalog becomes
+
+
+type Scanned = Sequence[tuple[str, VirtualGroup]]
+"""Scanned files with their addresses."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,192 +409,285 @@ class Grown:
     ends: LabelEnds = field(default_factory=dict)
 
 
-def added(
-    base: Base, new: Sequence[tuple[str, VirtualGroup]], job: Job, at: At, read: Read
-) -> Grown:
-    """Add files to a catalog.
+_NOTHING_LEFT = "this would remove every file of the catalog"
 
-    Parameters
+
+@dataclass(frozen=True, eq=False)
+class _Growth:
+    """A catalog that changes.
+
+    Attributes
     ----------
-    new
-        Scanned files with their addresses.
-    at
-        Where to put the files. If the catalog's files are in the given order, they go to the end.
+    base
+        What it is now.
+    job
+        How files are combined.
     read
         Reads all values of an array.
-
-    Raises
-    ------
-    CombineError
-        With every problem, where they do not fit.
     """
-    files, storage_options = [file for file, _ in new], job.scanning.storage_options
-    way, _ = with_inventory(job.way, job.dims, files, storage_options)
-    is_cube, dim = way.is_cube(base.group, job.dims), way.grows_along(job.dims)
-    if base.root.snapshot.pending and (is_cube or dim is None):
-        raise InvalidRequestError(
-            "the files of the catalog are not in sequence along one dimension, while labels of"
-            f" {' and '.join(base.root.snapshot.pending)} are declared ahead"
-        )
-    if isinstance(way, InARow) and is_cube:
-        return _cube(base, new, way, job, read)
-    if dim is None:
-        before = base.group.with_changes(report=_of_catalog(base))
-        noted = Contradicted(read)
-        labelled = list(way.labelled(new, noted))
-        return combined_whole(base, [before, *labelled], job, read, noted)
-    if job.order == "given" and at == "label":
-        at = "end"
-    read = Values(read).of  # labels are looked at for their places, and by the rules
-    groups = with_dim(new, dim, job, read)
-    without = claimed(base.group, groups, dim, base.root.snapshot.pending.get(dim, ()), read)
-    laid = arranged(base.group, groups, dim, at, read, base.root.snapshot.ends, without)
-    return combined(base, base.group, laid, dim, job, read)
 
+    base: Base
+    job: Job
+    read: Read
 
-def _cube(
-    base: Base, new: Sequence[tuple[str, VirtualGroup]], way: InARow, job: Job, read: Read
-) -> Grown:
-    """A catalog of files by their labels along several dimensions, and more such files.
+    def added(self, new: Scanned, at: At) -> Grown:
+        """Add scanned files. If the catalog's files are in the given order, they go to the end."""
+        base, job = self.base, self.job
+        files = [file for file, _ in new]
+        way, _ = with_inventory(job.way, job.dims, files, job.scanning.storage_options)
+        is_cube, dim = way.is_cube(base.group, job.dims), way.grows_along(job.dims)
+        if base.root.snapshot.pending and (is_cube or dim is None):
+            raise InvalidRequestError(
+                "the files of the catalog are not in sequence along one dimension, while labels of"
+                f" {' and '.join(base.root.snapshot.pending)} are declared ahead"
+            )
+        if isinstance(way, InARow) and is_cube:
+            return self._cube(new, way)
+        if dim is None:
+            before = base.group.with_changes(report=self._of_catalog)
+            noted = Contradicted(self.read)
+            return self._whole([before, *way.labelled(new, noted)], noted)
+        if job.order == "given" and at == "label":
+            at = "end"
+        # Labels are looked at for their places, and by the rules.
+        return replace(self, read=Values(self.read).of).added_along(dim, new, at)
 
-    Those whose names sort before all that are there are combined first, as in building at once:
-    what inputs share is taken from the first.
-    """
-    there = [source.url for source in base.group.source_list]
-    n_front = 0
-    with suppress(InvalidRequestError):  # what files point to need not have such names
-        place = {file: i for i, file in enumerate(way.ordered([*there, *dict(new)]))}
-        new = sorted(new, key=lambda item: place[item[0]])
-        first = min((place[file] for file in there), default=0)
-        n_front = sum(place[file] < first for file, _ in new)
-    before = base.group.with_changes(report=_of_catalog(base))
-    return _reusing(way.cube(new, job.combining(read), [before], n_front), base)
+    def added_along(self, dim: str, new: Scanned, at: At) -> Grown:
+        """Add files along one dimension."""
+        base, groups = self.base, self._along(new, dim)
+        waiting = base.root.snapshot.pending.get(dim, ())
+        without = claimed(base.group, groups, dim, waiting, self.read)
+        laid = arranged(base.group, groups, dim, at, self.read, base.root.snapshot.ends, without)
+        return self._combined(base.group, laid, dim)
 
+    def _cube(self, new: Scanned, way: InARow) -> Grown:
+        """The catalog and more files, which lie by their labels along several dimensions.
 
-def declared(base: Base, dim: str, labels: ArrayLike, job: Job, read: Read) -> Grown | None:
-    """Add labels whose files are still to come; None if the catalog has all of them."""
-    grows = job.way.grows_along(job.dims)
-    if grows != dim:
-        along = grows or list(job.dims) or None
-        raise InvalidRequestError(f"the catalog grows along {along!r}, not {dim!r}")
-    groups = declared_groups(base.group, dim, labels, read)
-    if not groups:
-        return None
-    laid = arranged(base.group, groups, dim, "label", read, base.root.snapshot.ends)
-    return combined(base, base.group, laid, dim, job, read, declared=groups)
+        Those whose names sort before all that are there are combined first, as in building at
+        once: what inputs share is taken from the first.
+        """
+        there = [source.url for source in self.base.group.source_list]
+        n_front = 0
+        with suppress(InvalidRequestError):  # what files point to need not have such names
+            place = {file: i for i, file in enumerate(way.ordered([*there, *dict(new)]))}
+            new = sorted(new, key=lambda item: place[item[0]])
+            first = min((place[file] for file in there), default=0)
+            n_front = sum(place[file] < first for file, _ in new)
+        before = self.base.group.with_changes(report=self._of_catalog)
+        return self._reusing(way.cube(new, self.job.combining(self.read), [before], n_front))
 
+    def declared(self, dim: str, labels: ArrayLike) -> Grown | None:
+        """Add labels whose files are still to come; None if the catalog has all of them."""
+        base, job = self.base, self.job
+        grows = job.way.grows_along(job.dims)
+        if grows != dim:
+            along = grows or list(job.dims) or None
+            raise InvalidRequestError(f"the catalog grows along {along!r}, not {dim!r}")
+        groups = declared_groups(base.group, dim, labels, self.read)
+        if not groups:
+            return None
+        laid = arranged(base.group, groups, dim, "label", self.read, base.root.snapshot.ends)
+        return self._combined(base.group, laid, dim, declared=groups)
 
-def combined(
-    base: Base,
-    shown: VirtualGroup,
-    laid: Arrangement,
-    dim: str,
-    job: Job,
-    read: Read,
-    *,
-    declared: Sequence[VirtualGroup] = (),
-) -> Grown:
-    """Combine spans of a catalog and files, seeing as little of the catalog as the rules allow.
+    def changed(
+        self,
+        files: Mapping[str, VirtualGroup | None],
+        spare: Callable[[], VirtualGroup | None],
+    ) -> Grown:
+        """Replace some files of the catalog by others.
 
-    Parameters
-    ----------
-    shown
-        What it holds; arrays without the dimension may be others.
-    laid
-        The spans and the files, in order.
-    dim, job, read
-        As for `added`.
-    declared
-        Those of the inputs that only declare labels.
-    """
-    waiting = base.root.snapshot.pending
-    inputs, in_order = laid.inputs, laid.in_order
-    if not in_order and (declared or dim in waiting):
-        raise InvalidRequestError(
-            f"the labels of {dim!r} in these files do not fit in one piece between those of the "
-            "catalog, which has labels declared ahead: add files with consecutive labels"
-        )
-    ranges = pending_after(waiting.get(dim, ()), inputs, dim, declared)
-    pending = {
-        **{d: r for d, r in waiting.items() if d != dim},
-        **({dim: ranges} if ranges else {}),
-    }
-    try:
-        if not in_order:
-            raise WholeNeededError("labels that overlap")
-        done = _standing_in(base, shown, inputs, dim, job, read)
-        return replace(done, pending=pending, ends=laid.ends)
-    except WholeNeededError:
-        said = _of_catalog(base)
-        ordered = [
-            isel_group(shown, {dim: slice(each.start, each.stop)}).with_changes(report=said)
+        Parameters
+        ----------
+        files
+            By address of a file what is there instead; None for nothing.
+        spare
+            Gives a file of the catalog that stays: variables without the dimension are taken from
+            it where they lay in a file that goes, and what comes instead has to fit it.
+        """
+        base, job = self.base, self.job
+        every = {source.url for source in base.group.source_list}
+        if every <= files.keys() and not any(files.values()):
+            raise InvalidRequestError(_NOTHING_LEFT)
+        dim = job.way.grows_along(job.dims)
+        if dim is None:
+            raise InvalidRequestError(
+                Message(
+                    "the catalog does not record the dimension along which its files were "
+                    "combined: name it (",
+                    Option("concat_dim", "time"),
+                    ")",
+                )
+            )
+        elements, constants = _uses(base.group, dim, list(files))
+        ordered = sorted(files, key=lambda file: (files[file] is None, elements[file]))
+        new = self._along([(f, group) for f in ordered if (group := files[f])], dim)
+        without = [elements[file] for file in ordered]
+        at: At = "label" if job.order == "label" else "end"  # each in its former place
+        laid = arranged(base.group, new, dim, at, self.read, base.root.snapshot.ends, without)
+        if not laid.inputs:
+            raise InvalidRequestError(_NOTHING_LEFT)
+        shown: VirtualGroup = base.group
+        if constants:
+            stays = spare()
+            shown = _with_constants(shown, constants, [*([stays] if stays else []), *new])
+        return self._combined(shown, laid, dim)
+
+    def rebuilt(
+        self, files: Scanned, stay: Collection[str], held: Scanned | None, built: Job
+    ) -> Grown:
+        """Rebuild the catalog from other files: with some added, replaced or removed.
+
+        The old files have to give the present catalog. If some of them have changed, the files that
+        stay have to keep their places.
+
+        Parameters
+        ----------
+        files
+            The files to build it from, scanned.
+        stay
+            Addresses of files that are in the catalog already.
+        held
+            Its old files, scanned again; None if some have changed.
+        built
+            How its files were combined.
+        """
+        if not files:
+            raise InvalidRequestError(_NOTHING_LEFT)
+        base = self.base
+        if held is not None and not _makes(built.laid_out(held, self.read), base):
+            raise InvalidRequestError(
+                "the layout depends on all files together, and combining the files of the catalog "
+                "again gives another result than it holds: build the catalog again from all files",
+                Place(source=base.group.info.url),
+            )
+        groups = dict(files)
+        ordered = self.job.way.ordered([*groups])
+        done = self.job.laid_out([(file, groups[file]) for file in ordered], self.read)
+        group = with_drifts(done)
+        if held is None and not _lie_as_before(done, base, stay):
+            raise InvalidRequestError(
+                "the layout depends on all files together, and the changed files would move the "
+                "others: build the catalog again from all files",
+                Place(source=base.group.info.url),
+            )
+        arrays = {path: written(array) for path, array in group.all_arrays().items()}
+        return Grown(group, arrays, ends=done.ends)
+
+    def _along(self, new: Scanned, dim: str) -> list[VirtualGroup]:
+        """The files' groups, each along the dimension, in order of labels that names have."""
+        job = self.job
+        if not isinstance(job.way, Stack):
+            return [
+                group
+                if _has(group, dim)
+                else combine([group], dim, read=self.read, options=job.rules).unwrap()
+                for _, group in new
+            ]
+        ordered = job.way.ordered([file for file, _ in new])
+        order = {file: number for number, file in enumerate(ordered)}
+        return [
+            with_drifts(job.laid_out([item], self.read))
+            for item in sorted(new, key=lambda item: order[item[0]])
+        ]
+
+    def _combined(
+        self,
+        shown: VirtualGroup,
+        laid: Arrangement,
+        dim: str,
+        *,
+        declared: Sequence[VirtualGroup] = (),
+    ) -> Grown:
+        """Combine spans of the catalog and files, seeing as little of it as the rules allow.
+
+        Parameters
+        ----------
+        shown
+            What it holds; arrays without the dimension may be others.
+        laid
+            The spans and the files, in order.
+        declared
+            Those of the inputs that only declare labels.
+        """
+        waiting = self.base.root.snapshot.pending
+        inputs, in_order = laid.inputs, laid.in_order
+        if not in_order and (declared or dim in waiting):
+            raise InvalidRequestError(
+                f"the labels of {dim!r} in these files do not fit in one piece between those of "
+                "the catalog, which has labels declared ahead: add files with consecutive labels"
+            )
+        ranges = pending_after(waiting.get(dim, ()), inputs, dim, declared)
+        pending = {
+            **{d: r for d, r in waiting.items() if d != dim},
+            **({dim: ranges} if ranges else {}),
+        }
+        try:
+            if not in_order:
+                raise WholeNeededError("labels that overlap")
+            done = self._standing_in(shown, inputs, dim)
+            return replace(done, pending=pending, ends=laid.ends)
+        except WholeNeededError:
+            ordered = [
+                isel_group(shown, {dim: slice(each.start, each.stop)}).with_changes(
+                    report=self._of_catalog
+                )
+                if isinstance(each, Span)
+                else each
+                for each in inputs
+            ]
+            return replace(self._whole(ordered), pending=pending)
+
+    def _standing_in(
+        self, shown: VirtualGroup, inputs: Sequence[Span | VirtualGroup], dim: str
+    ) -> Grown:
+        """Combine files with what stands for the catalog, so that its tables go on as they are."""
+        job, read = self.job, self.read
+        groups = [
+            standing_group(shown, dim, each).with_changes(report=self._of_catalog)
             if isinstance(each, Span)
             else each
             for each in inputs
         ]
-        whole = combined_whole(base, ordered, job, read)
-        return replace(whole, pending=pending)
 
+        def read_any(array: VirtualArray) -> NDArray[Any]:
+            return values_of_standing(array) if is_standing(array) else read(array)
 
-def _of_catalog(base: Base) -> ScanReport:
-    """What names the catalog among the inputs of a combination."""
-    return ScanReport((Finding("/", Fate.NAMED, "", base.group.info.url),))
+        done = combine(groups, dim, read=read_any, options=job.rules)
+        group = with_drifts(done, self.base.group.info.url)
+        before = self.base.group.all_arrays()
+        edges = _edges(before, dim)
+        lengths = [each if isinstance(each, Span) else _length(each, dim) for each in inputs]
+        arrays = {
+            path: grown(array, before.get(path), dim, lengths, edges)
+            for path, array in group.all_arrays().items()
+        }
+        if (
+            isinstance(job.way, Stack)
+            and job.way.keeps_labels_whole
+            and arrays[dim].laid is not None
+        ):
+            arrays[dim] = written(_in_one_chunk(arrays[dim], before[dim], read))
+        return Grown(group, arrays)
 
+    def _whole(self, groups: Sequence[VirtualGroup], noted: Contradicted | None = None) -> Grown:
+        """Combine groups, among them the catalog or parts of it, as they are."""
+        done = self.job.way.joined(groups, self.job.combining(self.read))
+        if noted is not None:
+            done = replace(done, report=noted.told(done.report))
+        return self._reusing(done)
 
-def _reusing(done: Combination, base: Base) -> Grown:
-    """A combination with the whole catalog; blocks that passed through it unchanged are reused."""
-    group = with_drifts(done, base.group.info.url)
-    before = base.group.all_arrays()
-    found = {path: reused(array, before.get(path)) for path, array in group.all_arrays().items()}
-    return Grown(group, found, ends=done.ends)
+    def _reusing(self, done: Combination) -> Grown:
+        """A combination with the whole catalog; blocks that it left unchanged are reused."""
+        group = with_drifts(done, self.base.group.info.url)
+        before = self.base.group.all_arrays()
+        arrays = group.all_arrays()
+        found = {path: reused(array, before.get(path)) for path, array in arrays.items()}
+        return Grown(group, found, ends=done.ends)
 
-
-def combined_whole(
-    base: Base,
-    groups: Sequence[VirtualGroup],
-    job: Job,
-    read: Read,
-    noted: Contradicted | None = None,
-) -> Grown:
-    """Combine groups, among them a catalog or parts of it, as they are."""
-    done = job.way.joined(groups, job.combining(read))
-    if noted is not None:
-        done = replace(done, report=noted.told(done.report))
-    return _reusing(done, base)
-
-
-def _standing_in(
-    base: Base,
-    shown: VirtualGroup,
-    inputs: Sequence[Span | VirtualGroup],
-    dim: str,
-    job: Job,
-    read: Read,
-) -> Grown:
-    """Combine files with what stands for the catalog, so that its tables go on as they are."""
-    said = _of_catalog(base)
-    groups = [
-        standing_group(shown, dim, each).with_changes(report=said)
-        if isinstance(each, Span)
-        else each
-        for each in inputs
-    ]
-
-    def read_any(array: VirtualArray) -> NDArray[Any]:
-        return values_of_standing(array) if is_standing(array) else read(array)
-
-    done = combine(groups, dim, read=read_any, options=job.rules)
-    group = with_drifts(done, base.group.info.url)
-    before = base.group.all_arrays()
-    edges = _edges(before, dim)
-    lengths = [each if isinstance(each, Span) else _length(each, dim) for each in inputs]
-    arrays = {
-        path: grown(array, before.get(path), dim, lengths, edges)
-        for path, array in group.all_arrays().items()
-    }
-    if isinstance(job.way, Stack) and job.way.keeps_labels_whole and arrays[dim].laid is not None:
-        arrays[dim] = written(_in_one_chunk(arrays[dim], before[dim], read))
-    return Grown(group, arrays)
+    @property
+    def _of_catalog(self) -> ScanReport:
+        """What names the catalog among the inputs of a combination."""
+        return ScanReport((Finding("/", Fate.NAMED, "", self.base.group.info.url),))
 
 
 def _in_one_chunk(labels: GrownArray, before: VirtualArray, read: Read) -> VirtualArray:
@@ -299,89 +720,13 @@ def _length(group: VirtualGroup, dim: str) -> int:
     return 0
 
 
-def with_dim(
-    new: Sequence[tuple[str, VirtualGroup]], dim: str, job: Job, read: Read
-) -> list[VirtualGroup]:
-    """The files' groups, each along the dimension, in order of labels that names have."""
-    if not isinstance(job.way, Stack):
-        return [
-            group
-            if _has(group, dim)
-            else combine([group], dim, read=read, options=job.rules).unwrap()
-            for _, group in new
-        ]
-    ordered = job.way.ordered([file for file, _ in new])
-    order = {file: number for number, file in enumerate(ordered)}
-    return [
-        with_drifts(job.laid_out([item], read))
-        for item in sorted(new, key=lambda item: order[item[0]])
-    ]
-
-
 def _has(group: VirtualGroup, dim: str) -> bool:
     return any(dim in array.dims for array in group.all_arrays().values())
 
 
-# Replace and remove: the elements of a file, and what takes their place
+# The elements of a file, and what takes their place
 
 Elements = tuple[int, int]
-
-
-_NOTHING_LEFT = "this would remove every file of the catalog"
-
-
-def changed(
-    base: Base,
-    files: Mapping[str, VirtualGroup | None],
-    spare: Callable[[], VirtualGroup | None],
-    job: Job,
-    read: Read,
-) -> Grown:
-    """Replace some files of a catalog by others.
-
-    Parameters
-    ----------
-    files
-        By address of a file what is there instead; None for nothing.
-    spare
-        Gives a file of the catalog that stays: variables without the dimension are taken from it
-        where they lay in a file that goes, and what comes instead has to fit it.
-    read
-        Reads all values of an array.
-
-    Raises
-    ------
-    InvalidRequestError
-        If a file is not one of those that the catalog is laid of, or nothing would be left.
-    CombineError
-        With every problem, where what comes instead does not fit.
-    """
-    every = {source.url for source in base.group.source_list}
-    if every <= files.keys() and not any(files.values()):
-        raise InvalidRequestError(_NOTHING_LEFT)
-    dim = job.way.grows_along(job.dims)
-    if dim is None:
-        raise InvalidRequestError(
-            Message(
-                "the catalog does not record the dimension along which its files were combined: "
-                "name it (",
-                Option("concat_dim", "time"),
-                ")",
-            )
-        )
-    elements, constants = _uses(base.group, dim, list(files))
-    ordered = sorted(files, key=lambda file: (files[file] is None, elements[file]))
-    new = with_dim([(f, group) for f in ordered if (group := files[f])], dim, job, read)
-    without = [elements[file] for file in ordered]
-    at: At = "label" if job.order == "label" else "end"  # each in its former place
-    laid = arranged(base.group, new, dim, at, read, base.root.snapshot.ends, without)
-    if not laid.inputs:
-        raise InvalidRequestError(_NOTHING_LEFT)
-    shown: VirtualGroup = base.group
-    if constants:
-        stays = spare()
-        shown = _with_constants(shown, constants, [*([stays] if stays else []), *new])
-    return combined(base, shown, laid, dim, job, read)
 
 
 def _uses(
@@ -442,79 +787,7 @@ def _with_constants(
     return group.with_each_array(held)
 
 
-# Rebuild: catalogs whose layout depends on all files
-
-Scanned = Sequence[tuple[str, VirtualGroup]]
-
-
-def is_made_of_all(job: Job, group: VirtualGroup) -> bool:
-    """Whether the layout places files by more than their order along one dimension."""
-    return not isinstance(job.way, InARow) or job.way.is_cube(group, job.dims)
-
-
-def found_with_more(held: Scanned, new: Scanned, job: Job, read: Read) -> Job:
-    """Work out how the file of a catalog and more files lie beside each other, as in building.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there is no layout, or more than one.
-    """
-    how = replace(job, resolve="lossless").combining(read)
-    return job.as_found(laid_out_by_itself([*held, *new], how, take_first=job.takes_first)[0])
-
-
-def rebuilt(
-    base: Base,
-    files: Scanned,
-    stay: Collection[str],
-    held: Scanned | None,
-    built: Job,
-    job: Job,
-    read: Read,
-) -> Grown:
-    """Rebuild a catalog from other files: with some added, replaced or removed.
-
-    Parameters
-    ----------
-    files
-        The files to build it from, scanned.
-    stay
-        Addresses of files that are in the catalog already.
-    held
-        Its old files, scanned again; None if some have changed.
-    built, job
-        How its files were combined, and how files are combined now.
-    read
-        Reads all values of an array.
-
-    Raises
-    ------
-    InvalidRequestError
-        If no file would be left, or the old files do not give the present catalog. If some of these
-        have changed, the files that stay have to keep their places.
-    CombineError
-        With every problem, where files do not fit.
-    """
-    if not files:
-        raise InvalidRequestError(_NOTHING_LEFT)
-    if held is not None and not _makes(built.laid_out(held, read), base):
-        raise InvalidRequestError(
-            "the layout depends on all files together, and combining the files of the catalog "
-            "again gives another result than it holds: build the catalog again from all files",
-            Place(source=base.group.info.url),
-        )
-    groups = dict(files)
-    done = job.laid_out([(file, groups[file]) for file in job.way.ordered([*groups])], read)
-    group = with_drifts(done)
-    if held is None and not _lie_as_before(done, base, stay):
-        raise InvalidRequestError(
-            "the layout depends on all files together, and the changed files would move the "
-            "others: build the catalog again from all files",
-            Place(source=base.group.info.url),
-        )
-    arrays = {path: written(array) for path, array in group.all_arrays().items()}
-    return Grown(group, arrays, ends=done.ends)
+# Catalogs whose layout depends on all files
 
 
 def _makes(done: Combination, base: Base) -> bool:

@@ -1,7 +1,6 @@
 """Where `gridref.copy` writes: a folder of Zarr objects, or an Icechunk repository.
 
-A target notes what is being copied until all is done, so that the same call goes on where an
-earlier one was killed, and another copy is refused.
+Icechunk is in `icechunk_target`, which is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gridref.api.rewriting.writer import DRAFTS, Sink, own_folder, sink_at
 from gridref.catalog.folder import open_folder
@@ -20,23 +19,26 @@ type Documents = Sequence[tuple[str, bytes]]
 """Names of the metadata objects and their content, that of the root last."""
 
 
-class Target(Protocol):
-    """A place that a copy is written to."""
+class Target:
+    """A place that a copy is written to.
 
-    @property
-    def is_streamed(self) -> bool:
-        """Whether objects are written piece by piece; else each is in memory as a whole."""
-        ...
+    It notes what is being copied until all is done, so that the same call goes on where an earlier
+    one was killed, and another copy is refused.
 
-    @property
-    def is_near(self) -> bool:
-        """Whether intermediate files are in it: where it can be reached, they can."""
-        ...
+    Attributes
+    ----------
+    is_near
+        Whether intermediate files are in it: where it can be reached, they can.
+    sink
+        Where objects go, once the copy was begun.
+    """
 
-    @property
-    def sink(self) -> Sink:
-        """Where objects go, once the copy was begun."""
-        ...
+    is_near = False
+    is_streamed = False
+    sink: Sink
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
+        self._url, self._options = url, storage_options
 
     def begin(self, digest: str, documents: Documents) -> bool:
         """Note what is copied, or find the same note; returns whether all objects are there.
@@ -46,23 +48,22 @@ class Target(Protocol):
         InvalidRequestError
             If the target holds something else.
         """
-        ...
+        raise NotImplementedError
 
     def spill_folder(self, digest: str) -> str:
         """Local folder for intermediate files: the same one in every call for a copy."""
-        ...
+        return own_folder(digest[:16])
 
     def keep(self, path: str) -> None:
         """All objects of an array are there: keep them, whatever happens."""
-        ...
 
     def finish(self, documents: Documents) -> None:
         """All objects are there: let readers open the copy."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Remove what only an unfinished copy needs, the note last."""
-        ...
+        raise NotImplementedError
 
 
 def holds_something(url: str) -> InvalidRequestError:
@@ -82,23 +83,17 @@ def holds_another(url: str) -> InvalidRequestError:
     )
 
 
-class FolderTarget:
+class FolderTarget(Target):
     """A folder, local or remote.
 
     The metadata of the root come last, so nobody opens half a copy.
     """
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
-        self._url, self._options = url, storage_options
+        super().__init__(url, storage_options)
         self.sink = sink_at(url, storage_options)
-
-    @property
-    def is_streamed(self) -> bool:
-        return self.sink.is_streamed
-
-    @property
-    def is_near(self) -> bool:
-        return is_local(self._url)
+        self.is_streamed = self.sink.is_streamed
+        self.is_near = is_local(url)
 
     def begin(self, digest: str, documents: Documents) -> bool:
         note = json.dumps({"gridref_copy": 1, "digest": digest}).encode()
@@ -117,11 +112,8 @@ class FolderTarget:
 
     def spill_folder(self, digest: str) -> str:
         if not self.is_near:
-            return own_folder(digest[:16])
+            return super().spill_folder(digest)
         return os.path.join(self._url, DRAFTS, spill_name(digest))
-
-    def keep(self, path: str) -> None:
-        """Nothing: an object that is there stays."""
 
     def finish(self, documents: Documents) -> None:
         for name, content in documents:

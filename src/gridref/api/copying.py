@@ -277,13 +277,7 @@ def copy(
 
 
 def _target_at(url: str, to: str | None, storage_options: Mapping[str, Any] | None) -> Target:
-    """The target at an address: a repository if that is asked for, or its name says so.
-
-    Raises
-    ------
-    MissingPackageError
-        If Icechunk is needed, and not installed.
-    """
+    """The target at an address: a repository if that is asked for, or its name says so."""
     if to == "zarr" or (to is None and not url.rstrip("/").endswith(".icechunk")):
         return FolderTarget(url, storage_options)
     try:
@@ -304,13 +298,7 @@ def _spill_folder(place: Target, spill: str | os.PathLike[str] | None, digest: s
 
 
 def _chosen(group: VirtualGroup, paths: Iterable[str] | None) -> VirtualGroup:
-    """A group with some of its arrays, and the coordinates of these.
-
-    Raises
-    ------
-    InvalidRequestError
-        If one of them is not there.
-    """
+    """A group with some of its arrays, and the coordinates of these."""
     if paths is None:
         return group
     wanted = {path.strip("/") for path in ([paths] if isinstance(paths, str) else paths)}
@@ -350,13 +338,7 @@ def _only(group: VirtualGroup, wanted: set[str], head: str) -> VirtualGroup:
 
 
 def _refuse_foreign_types(group: VirtualGroup) -> None:
-    """Raise if Zarr does not have the data type of an array.
-
-    Raises
-    ------
-    NotRepresentableError
-        Naming every such array, and why.
-    """
+    """Raise if Zarr does not have the data type of an array."""
     reasons = {path: why_not_zarr(array) for path, array in sorted(group.all_arrays().items())}
     refused = [f"  - {path}: {reason}" for path, reason in reasons.items() if reason is not None]
     if refused:
@@ -521,6 +503,7 @@ def _copied(
             if progress is not None:
                 progress(before + done, total)
 
+        begun = time.perf_counter()
         done = rewrite(
             plan,
             reader,
@@ -538,10 +521,10 @@ def _copied(
             replace(
                 _foreseen(plan),
                 n_objects=len(done.objects),
-                n_adopted=done.n_adopted,
+                n_adopted=len(done.found),
                 n_bytes=done.bytes_out,
                 n_decoded=done.n_decoded,
-                seconds=done.seconds,
+                seconds=time.perf_counter() - begun,
             ),
         )
 

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -22,8 +22,8 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 import gridref.formats.icechunk  # noqa: F401 - quiets icechunk
-from gridref.api.copy_targets import Documents, holds_another, holds_something
-from gridref.api.rewriting.writer import own_folder
+from gridref.api.copy_targets import Documents, Target, holds_another, holds_something
+from gridref.api.rewriting.writer import Sink
 from gridref.errors import InvalidRequestError, Place
 from gridref.formats.icechunk import repository_errors, repository_storage
 from gridref.io import Buffer, is_local
@@ -37,7 +37,7 @@ COMMIT_SECONDS = 30 * 60
 """After so much work there is a commit, in the middle of an array, too."""
 
 
-class SessionSink:
+class SessionSink(Sink):
     """The objects of a session that is written to, which each commit replaces. Safe for threads.
 
     What is sent to a worker is a fork of the session, which is merged when it is back. Until then
@@ -135,16 +135,11 @@ class SessionSink:
                 self._changed.notify_all()
 
 
-class IcechunkTarget:
+class IcechunkTarget(Target):
     """A repository, which is made if there is none."""
 
-    is_streamed = False
-    is_near = False
     sink: SessionSink
-
-    def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
-        self._url, self._options = url, storage_options
-        self._branch = ""
+    _branch = ""
 
     def begin(self, digest: str, documents: Documents) -> bool:
         self._branch = f"{_PREFIX}{digest[:16]}"
@@ -165,9 +160,6 @@ class IcechunkTarget:
             self.sink.put(name, [json.dumps(document, allow_nan=False).encode()])
         self.sink.commit("begun")
         return False
-
-    def spill_folder(self, digest: str) -> str:
-        return own_folder(digest[:16])
 
     def keep(self, path: str) -> None:
         self.sink.commit(path)

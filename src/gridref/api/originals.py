@@ -1,34 +1,39 @@
 """Read source files with their original readers, to compare chunks with them.
 
 h5py, tifffile, netCDF4, pyhdf, astropy, rasterio, tensorstore, wkw and blosc2 take long to load.
-They are imported when a file of theirs is opened.
+They are imported when a file of theirs is opened. If the chunks of an array are files of their own,
+a chunk's file is opened by looking for the array around it.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
 import shutil
 from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.original_volumes import VOLUMES, Volume, VolumeFiles, blosc2_frame
 from gridref.codecs.grib import total_length
 from gridref.codecs.stage import without_unit_axes
 from gridref.errors import (
     GridrefError,
     InvalidRequestError,
     Message,
+    ScanError,
     SourceFormatError,
+    SourceUnavailableError,
     UnsupportedFeatureError,
 )
 from gridref.extras import missing_package
@@ -36,7 +41,10 @@ from gridref.forks import new_rlock
 from gridref.formats.fits import OriginalImages
 from gridref.formats.grib.original import Eccodes
 from gridref.formats.jpeg2000 import RasterioFile
-from gridref.io import ScanFile, open_for_scan
+from gridref.formats.metadata import json_object
+from gridref.formats.n5 import is_dataset
+from gridref.formats.wkw import Header
+from gridref.io import ScanFile, is_absent, is_local, open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Codec, Encoding
@@ -153,36 +161,25 @@ class Choice:
         return urls
 
 
-@dataclass(frozen=True, eq=False)
-class Share:
-    """All that is compared with one file.
-
-    Attributes
-    ----------
-    url
-        The file; None for what no file holds.
-    parts
-        Choices, and the numbers of their pieces that the file holds.
-    """
-
-    url: str | None
-    parts: list[tuple[Choice, list[int]]] = field(default_factory=list)
-
-    def pieces(self) -> Iterator[Piece]:
-        """The pieces; those of one stored chunk come one after the other and share its values."""
-        for choice, members in self.parts:
-            shared: dict[tuple[int, int, int], NDArray[Any]] = {}
-            for member in members:
-                yield Piece(choice.path, choice.cross, choice.batch, member, shared)
+type Share = list[tuple[Choice, list[int]]]
+"""All that is compared with one file: choices, and the numbers of their pieces that it holds."""
 
 
-def shares_of(chosen: Sequence[Choice]) -> list[Share]:
-    """The pieces of all choices file by file, so that each file is opened once."""
+def shares_of(chosen: Sequence[Choice]) -> dict[str | None, Share]:
+    """The pieces of all choices file by file, so that each is opened once; None for no file."""
     shares: dict[str | None, Share] = {}
     for choice in chosen:
         for url, members in choice.members_by_url().items():
-            shares.setdefault(url, Share(url)).parts.append((choice, members))
-    return list(shares.values())
+            shares.setdefault(url, []).append((choice, members))
+    return shares
+
+
+def pieces_of(share: Share) -> Iterator[Piece]:
+    """The pieces; those of one stored chunk come one after the other and share its values."""
+    for choice, members in share:
+        shared: dict[tuple[int, int, int], NDArray[Any]] = {}
+        for member in members:
+            yield Piece(choice.path, choice.cross, choice.batch, member, shared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -610,10 +607,48 @@ def _affine(page: Any) -> dict[str, tuple[float, float]] | None:
     return edges
 
 
-class _NetCDF3Original(Original):
-    """A file in netCDF4, which uses a library that serves one thread at a time."""
+class _Variables(Original):
+    """A file of variables with named dimensions, by a library that serves one thread at a time.
+
+    Cubes may have the variables in groups of theirs.
+    """
+
+    has_none: ClassVar[str]
+
+    def _has(self, name: str) -> bool:
+        """Whether there is just one variable of a name."""
+        raise NotImplementedError
+
+    def _described(self, name: str) -> tuple[Shape, tuple[str, ...], Mapping[str, Any]]:
+        """Shape, dimensions and attributes of a variable."""
+        raise NotImplementedError
+
+    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
+        name = chunk.path.rpartition("/")[2]
+        if not self._has(name):
+            raise UnsupportedFeatureError(self.has_none)
+        return name, self._described(name)[0]
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        return self.named(beside, self._described(beside)[1][axis])
+
+    def named(self, beside: str, name: str) -> Own | None:
+        if not self._has(name):
+            return None
+        shape, dims, attrs = self._described(name)
+        around = self._described(beside)[1]
+        axes = tuple(around.index(dim) if dim in around else None for dim in dims)
+        return Own(name, axes, shape, attrs, partial(self._values, name))
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        return self._described(name)[2], {}
+
+
+class _NetCDF3Original(_Variables):
+    """A file in netCDF4."""
 
     is_called = "variable"
+    has_none = "its source has no variable of this name"
 
     def __init__(self, file: Any, url: str) -> None:
         try:
@@ -637,29 +672,14 @@ class _NetCDF3Original(Original):
             self.file.set_auto_maskandscale(False)
             self.file.set_auto_chartostring(False)
 
-    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
-        """The variable that an array is. Cubes may have it in a group of theirs."""
-        name = chunk.path.rpartition("/")[2]
-        if name not in self.file.variables:
-            raise UnsupportedFeatureError("its source has no variable of this name")
-        return name, self.file[name].shape
+    def _has(self, name: str) -> bool:
+        return name in self.file.variables
 
-    def labels(self, beside: str, axis: int) -> Own | None:
-        return self.named(beside, self.file[beside].dimensions[axis])
-
-    def named(self, beside: str, name: str) -> Own | None:
-        variable = self.file.variables.get(name)
-        if variable is None:
-            return None
-        dims = self.file[beside].dimensions
-        axes = tuple(dims.index(dim) if dim in dims else None for dim in variable.dimensions)
-        attrs = self.about(name)[0] or {}
-        return Own(name, axes, variable.shape, attrs, partial(self._values, name))
-
-    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+    def _described(self, name: str) -> tuple[Shape, tuple[str, ...], Mapping[str, Any]]:
         with _NETCDF_LOCK:
             variable = self.file[name]
-            return {each: variable.getncattr(each) for each in variable.ncattrs()}, {}
+            attrs = {each: variable.getncattr(each) for each in variable.ncattrs()}
+            return variable.shape, variable.dimensions, attrs
 
     def _values(self, name: str, own: Region) -> NDArray[Any]:
         with _NETCDF_LOCK:
@@ -674,10 +694,11 @@ class _NetCDF3Original(Original):
 _NETCDF_LOCK = new_rlock()
 
 
-class _HDF4Original(Original):
-    """A file in pyhdf, which serves one thread at a time and needs a local file."""
+class _HDF4Original(_Variables):
+    """A file in pyhdf, which needs a local file."""
 
     is_called = "data set"
+    has_none = "its source does not have one data set of this name"
 
     def __init__(self, file: Any, url: str) -> None:
         try:
@@ -709,33 +730,17 @@ class _HDF4Original(Original):
         except (self._error, ValueError) as error:
             raise UnsupportedFeatureError(f"pyhdf cannot {what}: {error}") from error
 
-    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
-        """The data set that an array is. Cubes may have it in a group of theirs."""
-        name = chunk.path.rpartition("/")[2]
-        if len(self._numbers.get(name, ())) != 1:
-            raise UnsupportedFeatureError("its source does not have one data set of this name")
-        with _HDF4_LOCK:
-            return name, _shape_in_pyhdf(self.file.select(self._numbers[name][0]))
+    def _has(self, name: str) -> bool:
+        return len(self._numbers.get(name, ())) == 1
 
-    def labels(self, beside: str, axis: int) -> Own | None:
+    def _described(self, name: str) -> tuple[Shape, tuple[str, ...], Mapping[str, Any]]:
         with _HDF4_LOCK:
-            dim = self.file.select(self._numbers[beside][0]).dim(axis).info()[0]
-        return self.named(beside, dim)
-
-    def named(self, beside: str, name: str) -> Own | None:
-        with _HDF4_LOCK:
-            if len(self._numbers.get(name, ())) != 1:
-                return None
             variable = self.file.select(self._numbers[name][0])
-            shape, dims = _shape_in_pyhdf(variable), _dims_in_pyhdf(variable)
-            around = _dims_in_pyhdf(self.file.select(self._numbers[beside][0]))
-            axes = tuple(around.index(dim) if dim in around else None for dim in dims)
-            attrs = variable.attributes()
-        return Own(name, axes, shape, attrs, partial(self._values, name))
-
-    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
-        with _HDF4_LOCK:
-            return self.file.select(self._numbers[name][0]).attributes(), {}
+            _, rank, lengths = variable.info()[:3]
+            dims = tuple(variable.dim(axis).info()[0] for axis in range(rank))
+            # A single length is a number.
+            shape = (lengths,) if isinstance(lengths, int) else tuple(lengths)
+            return shape, dims, variable.attributes()
 
     def _values(self, name: str, own: Region) -> NDArray[Any]:
         with _HDF4_LOCK, self._refusing("read its data set"):
@@ -749,16 +754,6 @@ class _HDF4Original(Original):
         with _HDF4_LOCK:
             self.file.end()
         self._copy.close()
-
-
-def _shape_in_pyhdf(variable: Any) -> Shape:
-    """Pyhdf gives a single length as a number."""
-    shape = variable.info()[2]
-    return (shape,) if isinstance(shape, int) else tuple(shape)
-
-
-def _dims_in_pyhdf(variable: Any) -> tuple[str, ...]:
-    return tuple(variable.dim(axis).info()[0] for axis in range(variable.info()[1]))
 
 
 _HDF4_LOCK = new_rlock()
@@ -892,52 +887,312 @@ class _JPEG2000Original(Original):
         return Own(name, (axis,), centres.shape, {}, lambda own: centres[own], exact=False)
 
 
-class _VolumeOriginal(Original):
-    """An array of a volume format, or a part of one that a file holds.
+# Volumes: arrays whose chunks are files of their own, and others that are all of a file
+
+_MOST_LEVELS = 32
+
+
+class _VolumeFiles:
+    """The folders around a file, on the local disk for readers that open nothing else.
+
+    Of a volume on a server, the metadata and that file are copied: to the original reader, all
+    other chunks are absent.
 
     Parameters
+    ----------
+    url
+        Absolute address of the file of a chunk, or of several.
+    storage_options
+        fsspec options.
+    policy
+        Decides what may be opened.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        storage_options: Mapping[str, Any] | None = None,
+        policy: SourcePolicy | None = None,
+    ) -> None:
+        self.url = url
+        self._storage_options = storage_options
+        self._policy = policy
+        self._copy: TemporaryDirectory[str] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return self.url.rpartition("/")[2]
+
+    def folders(self) -> Iterator[tuple[str, str]]:
+        """Each folder around the file, from the next one on, and the file's key in it."""
+        folder = self.url
+        for _ in range(_MOST_LEVELS):
+            folder, slash, _ = folder.rpartition("/")
+            if not slash or folder.endswith("/"):
+                return
+            yield folder, self.url[len(folder) + 1 :]
+
+    def get(self, url: str) -> bytes | None:
+        """All of a file; None where there is none."""
+        try:
+            with open_for_scan(url, self._storage_options, policy=self._policy) as file:
+                return bytes(file.read_many([0], [file.size])[0]) if file.size else b""
+        except SourceUnavailableError as error:
+            if is_absent(error) or isinstance(error.__cause__, IsADirectoryError):
+                return None
+            raise
+
+    def local(self, folder: str, metadata: Mapping[str, bytes]) -> str:
+        """A path at which a folder can be opened.
+
+        Parameters
+        ----------
+        folder
+            One of those around the file.
+        metadata
+            Files of it that belong in a copy, beside the file itself.
+        """
+        if is_local(folder):
+            return folder
+        self._copy = TemporaryDirectory()
+        key = self.url[len(folder) + 1 :]
+        for name, data in {**metadata, key: self.get(self.url) or b""}.items():
+            path = Path(self._copy.name, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return os.path.realpath(self._copy.name)
+
+    def close(self) -> None:
+        """Delete copies."""
+        if self._copy is not None:
+            self._copy.cleanup()
+
+
+class _Volume(Original):
+    """An array with the axes that gridref shows, or a part of one that a file holds.
+
+    Attributes
     ----------
     reader
         What it is open in.
     files
-        The files around the one that is compared.
+        The files around the one that is compared, if it is one of several.
     """
 
-    def __init__(self, volume: Volume, reader: str, files: VolumeFiles | None = None) -> None:
-        self.volume, self.reader, self.files = volume, reader, files
+    reader: ClassVar[str]
+    shape: Shape
+    files: _VolumeFiles | None = None
+
+    def _part(self, own: Region) -> NDArray[Any]:
+        """Elements; raises as the reader does."""
+        raise NotImplementedError
+
+    def _centres(self, axis: int) -> NDArray[np.float64] | None:
+        """Places of the elements' centres along an axis in nm; None where the reader has none."""
+        return None
 
     def _found(self, chunk: Chunk) -> tuple[str, Shape]:
-        return "array", self.volume.shape
+        return "array", self.shape
 
     def _values(self, name: str, own: Region) -> NDArray[Any]:
         try:
-            return self.volume.read(own)
+            return self._part(own)
         except Exception as error:
             raise UnsupportedFeatureError(f"{self.reader} cannot read it: {error}") from error
 
     def labels(self, beside: str, axis: int) -> Own | None:
-        centres = self.volume.centres(axis)
+        centres = self._centres(axis)
         if centres is None:
             return None
         units = {"units": "nm"}
         return Own(str(axis), (axis,), centres.shape, units, lambda own: centres[own], exact=False)
 
     def close(self) -> None:
-        self.volume.close()
         if self.files is not None:
             self.files.close()
+
+
+class _Tensorstore(_Volume):
+    """An array from its corner on."""
+
+    reader = "tensorstore"
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.shape = tuple(store.shape)
+
+    def _part(self, own: Region) -> NDArray[Any]:
+        return np.asarray(self._store.translate_to[0][own].read().result())
+
+
+class _Scale(_Tensorstore):
+    """A scale of a precomputed volume, with the axes channel, z, y and x."""
+
+    def _centres(self, axis: int) -> NDArray[np.float64] | None:
+        unit = self._store.dimension_units[axis]
+        if unit is None or unit.base_unit != "nm":
+            return None
+        numbers = self._store.origin[axis] + np.arange(self.shape[axis]) + 0.5
+        places: NDArray[np.float64] = numbers * unit.multiplier
+        return places
+
+
+def _in_tensorstore(driver: str, path: str, **options: Any) -> Any:
+    import tensorstore
+
+    kvstore = {"driver": "file", "path": f"{path}/"}
+    return tensorstore.open({"driver": driver, "kvstore": kvstore, **options}, read=True).result()
+
+
+def _n5_dataset(files: _VolumeFiles) -> _Volume | None:
+    """The dataset of N5 that a block belongs to."""
+    attributes = "attributes.json"
+    for folder, key in files.folders():
+        if not key.replace("/", "").isdecimal():
+            return None
+        data = files.get(f"{folder}/{attributes}")
+        if data is None:
+            continue
+        try:
+            if not is_dataset(json_object(data, attributes)):
+                return None
+        except ScanError:
+            return None
+        return _Tensorstore(_in_tensorstore("n5", files.local(folder, {attributes: data})))
+    return None
+
+
+_PRECOMPUTED = re.compile(r"-?\d+-\d+_-?\d+-\d+_-?\d+-\d+(\.gz)?|[0-9a-f]+\.shard")
+
+
+def _precomputed_scale(files: _VolumeFiles) -> _Volume | None:
+    """The scale that a chunk file or a shard belongs to."""
+    if _PRECOMPUTED.fullmatch(files.name) is None:
+        return None
+    for folder, key in files.folders():
+        data = files.get(f"{folder}/info")
+        if data is not None:
+            try:
+                keys = [scale["key"].strip("/") for scale in json.loads(data)["scales"]]
+                number = keys.index(key.rpartition("/")[0])
+            except (AttributeError, KeyError, TypeError, ValueError):
+                return None
+            path = files.local(folder, {"info": data})
+            store = _in_tensorstore("neuroglancer_precomputed", path, scale_index=number)
+            return _Scale(store.T)
+    return None
+
+
+class _WKWFile(_Volume):
+    """The voxels of one file of a magnification that is open in ``wkw``.
+
+    Parameters
+    ----------
+    path
+        Folder of the magnification.
+    corner
+        Number of the file along x, y and z.
+    """
+
+    reader = "wkw"
+
+    def __init__(self, path: str, header: Header, corner: tuple[int, ...]) -> None:
+        import wkw
+
+        length = header.file_length
+        self._dataset: Any = wkw.Dataset.open(path)
+        self._start = np.array(corner) * length
+        self.shape = (length, length, length, header.n_channels)
+
+    def _part(self, own: Region) -> NDArray[Any]:
+        z, y, x, channels = own
+        start = self._start + np.array([x.start, y.start, z.start])
+        lengths = [along.stop - along.start for along in (x, y, z)]
+        values = self._dataset.read(tuple(start.tolist()), tuple(lengths))
+        return np.asarray(values)[channels].T
+
+    def close(self) -> None:
+        self._dataset.close()
+        super().close()
+
+
+_WKW = re.compile(r"z(\d+)/y(\d+)/x(\d+)\.wkw")
+
+
+def _wkw_file(files: _VolumeFiles) -> _Volume | None:
+    """The voxels of a file, if it is one of a magnification."""
+    for folder, key in files.folders():
+        if (match := _WKW.fullmatch(key)) is not None:
+            data = files.get(f"{folder}/header.wkw")
+            if data is None:
+                return None
+            z, y, x = map(int, match.groups())
+            path = files.local(folder, {"header.wkw": data})
+            return _WKWFile(path, Header.from_bytes(data), (x, y, z))
+    return None
+
+
+class _Blosc2Array(_Volume):
+    reader = "blosc2"
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.shape = tuple(array.shape)
+
+    def _part(self, own: Region) -> NDArray[Any]:
+        values = np.asarray(self._array[own])
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def _blosc2_frame(file: ScanFile) -> _Volume:
+    """The array of a contiguous frame."""
+    import blosc2
+
+    if file.is_remote:
+        (data,) = file.read_many([0], [file.size])
+        return _Blosc2Array(blosc2.ndarray_from_cframe(bytes(data), copy=True))
+    return _Blosc2Array(blosc2.open(file.name, mode="r"))
+
+
+_B2ND = re.compile(r"[0-9A-F]{8}\.chunk")
+
+
+def _blosc2_array(files: _VolumeFiles) -> _Volume | None:
+    """The array that a chunk of a sparse frame belongs to."""
+    if _B2ND.fullmatch(files.name) is None:
+        return None
+    folder = files.url.rpartition("/")[0]
+    # It looks at the first chunk for the sizes of all.
+    held = {name: files.get(f"{folder}/{name}") for name in ("chunks.b2frame", "00000000.chunk")}
+    if held["chunks.b2frame"] is None:
+        return None
+    import blosc2
+
+    copied = {name: data for name, data in held.items() if data is not None}
+    return _Blosc2Array(blosc2.open(files.local(folder, copied), mode="r"))
+
+
+_VOLUMES: Mapping[str, tuple[type[_Volume], Callable[[_VolumeFiles], _Volume | None]]] = {
+    "N5 containers": (_Tensorstore, _n5_dataset),
+    "precomputed volumes": (_Tensorstore, _precomputed_scale),
+    "WKW datasets": (_WKWFile, _wkw_file),
+    "Blosc2 arrays": (_Blosc2Array, _blosc2_array),
+}
+"""What a volume is, and what finds the one around a file: None where there is none."""
 
 
 def _volume_around(
     url: str, storage_options: Mapping[str, Any] | None, policy: SourcePolicy | None
 ) -> Original | None:
     """The volume that a file belongs to; None if its name is no chunk's."""
-    files = VolumeFiles(url, storage_options, policy)
-    for what, (reader, around) in VOLUMES.items():
-        with _opening(what, reader):
+    files = _VolumeFiles(url, storage_options, policy)
+    for what, (kind, around) in _VOLUMES.items():
+        with _opening(what, kind.reader):
             volume = around(files)
             if volume is not None:
-                return _VolumeOriginal(volume, reader, files)
+                volume.files = files
+                return volume
     return None
 
 
@@ -955,46 +1210,18 @@ def _opening(what: str, reader: str) -> Iterator[None]:
         raise UnsupportedFeatureError(reason) from error
 
 
-class Originals:
-    """Opens source files with their original readers, and keeps the last one open.
-
-    Parameters
-    ----------
-    storage_options
-        Options for fsspec.
-    """
-
-    def __init__(self, storage_options: Mapping[str, Any] | None = None) -> None:
-        self.storage_options = storage_options
-        self._open: tuple[str, Original] | None = None
-
-    def read(self, url: str, chunk: Chunk) -> NDArray[Any]:
-        """The elements of a stored chunk, as the original reader of its file returns them.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            Where the original reader has nothing that could be compared.
-        """
-        return self.of(url).read(chunk)
-
-    def of(self, url: str, policy: SourcePolicy | None = None) -> Original:
-        """A file by its original reader, if a policy allows it and where it redirects to."""
-        if self._open is None or self._open[0] != url:
-            self.close()
-            self._open = (url, _open_original(url, self.storage_options, policy))
-        return self._open[1]
-
-    def close(self) -> None:
-        """Close what is open."""
-        if self._open is not None:
-            self._open[1].close()
-            self._open = None
-
-
-def _open_original(
-    url: str, storage_options: Mapping[str, Any] | None, policy: SourcePolicy | None
+def open_original(
+    url: str,
+    storage_options: Mapping[str, Any] | None = None,
+    policy: SourcePolicy | None = None,
 ) -> Original:
+    """Open a file in its original reader, if a policy allows it and where it redirects to.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If the original reader has nothing that could be compared.
+    """
     volume = _volume_around(url, storage_options, policy)
     if volume is not None:
         return volume
@@ -1003,7 +1230,7 @@ def _open_original(
     file.seek(0)
     if magic[1:] == b"\xa8b2frame\0":
         with file, _opening("Blosc2 arrays", "blosc2"):
-            return _VolumeOriginal(blosc2_frame(file), "blosc2")
+            return _blosc2_frame(file)
     magic = magic[:4]
     if magic[:2] in (b"II", b"MM"):
         return _TIFFOriginal(file)

@@ -1,27 +1,34 @@
-"""List overlays and overviews of a catalog, drop an overlay, and explain which a read would use."""
+"""List overlays and overviews of a catalog, drop an overlay, and estimate the cost of reads."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from gridref.catalog.commit import Base
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
+from gridref.catalog.listing import referenced_chunks
 from gridref.catalog.overlays import is_current, stored_in_files
 from gridref.catalog.sheet_entries import INSIDE, OverlayEntry, OverviewEntry, Where
 from gridref.catalog.sources import resolved_url
 from gridref.catalog.written_overlays import dropped
 from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray
+from gridref.model.manifest import ChunkState
 from gridref.model.overlay import Coords
 from gridref.model.projection import Progression, normalize_selection
 from gridref.options import check_names
 from gridref.secrets import shown_address
 from gridref.serve.choosing import choose, estimates
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -197,6 +204,8 @@ def drop(base: Base, array: str, which: int | str) -> Root:
     return dropped(base, [entry.id], f"{path}: {entry.id}")
 
 
+# What reads cost
+
 _COST_SCHEMA = pa.schema(
     [
         pa.field("layout", pa.string(), nullable=False),
@@ -234,3 +243,35 @@ def explained(group: CatalogGroup, path: str, selection: Mapping[str, Any]) -> p
         for name, cost in estimates(array, files, selections)
     ]
     return pa.Table.from_pylist(rows, _COST_SCHEMA)
+
+
+def reading_costs(arrays: Mapping[str, VirtualArray]) -> pd.DataFrame:
+    """Compute the stored chunks, bytes and files that reading each whole array touches.
+
+    Parameters
+    ----------
+    arrays
+        By name; what was selected of them is what is read.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each array: `n_chunks`, `n_missing` of them, `n_bytes` and `n_files`.
+    """
+    import pandas as pd
+
+    columns = ["n_chunks", "n_missing", "n_bytes", "n_files"]
+    rows = {name: _cost(array) for name, array in arrays.items()}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns, dtype="int64")
+
+
+def _cost(array: VirtualArray) -> tuple[int, int, int, int]:
+    n_chunks, n_missing, n_bytes = 0, 0, 0
+    files: set[str] = set()
+    for _, rows in referenced_chunks(array):
+        n_chunks += rows.n_rows
+        n_missing += int((rows.state == ChunkState.MISSING).sum())
+        n_bytes += rows.stored_bytes
+        used = np.unique(rows.source[rows.state == ChunkState.RANGE])
+        files.update(rows.sources[number].url for number in used.tolist())
+    return n_chunks, n_missing, n_bytes, len(files)

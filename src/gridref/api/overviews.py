@@ -13,17 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from gridref.api.readable import Keeper, reader_for
-from gridref.api.rewriting.coarsening import METHODS, Coarsening
-from gridref.api.rewriting.levels import LevelsPlan, plan_levels, write_levels, written_levels
+from gridref.api.keeper import Changed, Keeper
+from gridref.api.readable import reader_for
+from gridref.api.rewriting.levels import (
+    METHODS,
+    Coarsening,
+    LevelsPlan,
+    plan_levels,
+    write_levels,
+    written_levels,
+)
 from gridref.api.rewriting.plan import CODECS, Resources, requests_for
-from gridref.api.rewriting.writer import sink_at
+from gridref.api.rewriting.writer import encoding_of, sink_at
 from gridref.api.sheets import (
     Draft,
     SheetWriter,
     WrittenSheet,
     array_to_write,
-    reported,
+    known_or_new,
     sheet_folder,
     sheet_name,
     source_in,
@@ -48,7 +55,6 @@ from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.io import is_local
 from gridref.model.array import VirtualArray
 from gridref.model.conventions import MissingValues, meant_dtype
-from gridref.model.encoding import Encoding
 from gridref.model.indexing import isel
 from gridref.model.overlay import (
     Box,
@@ -59,8 +65,8 @@ from gridref.model.overlay import (
     windows_of,
     without,
 )
+from gridref.model.scan_report import ScanReport
 from gridref.options import bytes_of, check_choice
-from gridref.serve.views import ArrayView
 
 SMALL_SIDE = 512
 """By default levels are added until none is longer than that."""
@@ -124,7 +130,7 @@ class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
         sink.clean()
         levels = written_levels(plan, done, source_in(folder, options))
         arrays = {draft.entry.paths[level - 1]: array for level, array in levels.items()}
-        objects = [each for level in done for each in level.objects]
+        objects = [each for level in done for each in level]
         stored_bytes = sum(int(each.length.sum()) for each in objects)
         sheet = replace(draft.sheet, n_objects=len(objects), stored_bytes=stored_bytes)
         details = [f"{stored_bytes / 1e6:.3g} MB", f"each stored chunk decoded {plan.tiles.often}"]
@@ -148,10 +154,7 @@ class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
             method=self.method,
             missing=missing,
         )
-        for each in base.root.snapshot.overviews:
-            if replace(each, id=wanted.id, sheets=(), coverage=()) == wanted:
-                return each
-        return wanted
+        return known_or_new(wanted, base.root.snapshot.overviews)
 
     def _sheet(
         self, base: Base, array: VirtualArray, overview: OverviewEntry, box: Box
@@ -175,7 +178,7 @@ class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
         for view in plan.views:
             assert view.shards is not None
             shards = tuple(axis.uniform_length for axis in view.shards.grid.axes)
-            levels.append(LevelEntry(shards, _encoding(view)))
+            levels.append(LevelEntry(shards, encoding_of(view)))
         content = base.root.snapshot.root.all_arrays()[self.path].content
         documents = [view.metadata.to_json() for view in plan.views]
         name = sheet_name([self.path, content, box, self.method, documents], overview.sheets)
@@ -183,14 +186,8 @@ class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
         return sheet, plan
 
 
-def _encoding(view: ArrayView) -> Encoding:
-    """Of the chunks of a level."""
-    assert view.shards is not None
-    return Encoding(view.shards.chunk_shape, view.metadata.dtype, view.chunk_codecs)
-
-
-def overviews[C: CatalogGroup](
-    keeper: Keeper[C],
+def overviews(
+    keeper: Keeper,
     array: str,
     *,
     factor: int,
@@ -202,7 +199,7 @@ def overviews[C: CatalogGroup](
     n_threads: int | None,
     dry_run: bool,
     progress: Callable[[int, int], None] | None,
-) -> C:
+) -> Changed:
     """Write what the overview of an array lacks: see `Catalog.overviews`."""
     path = array.strip("/")
     check_choice("method", method, METHODS)
@@ -223,10 +220,10 @@ def overviews[C: CatalogGroup](
         codec=codec,
     )
     if dry_run:
-        return reported(keeper, run.described(base))
+        return keeper.reported(ScanReport(lines=tuple(run.described(base))))
     for label in _labels(base.group, path, found, factors, keeper.storage_options):
         replace(run, path=label, factors=(factor,), method="mean", progress=None).run()
-    return reported(keeper, run.run())
+    return keeper.reported(ScanReport(lines=tuple(run.run())))
 
 
 def drop(base: Base, array: str) -> Root:
@@ -258,13 +255,7 @@ def _checked(
     levels: int | None,
     method: str,
 ) -> tuple[tuple[int, ...], int]:
-    """Factors along each dimension, and the number of levels.
-
-    Raises
-    ------
-    InvalidRequestError
-        For numbers that cannot be, elements that cannot be averaged, or levels that the files have.
-    """
+    """Factors along each dimension, and the number of levels."""
     place = Place(variable=path)
     if type(factor) is not int or not 2 <= factor <= MOST_FACTOR:
         reason = Message(Option("factor", factor), f" is none of 2 to {MOST_FACTOR}")

@@ -5,10 +5,10 @@ What reads them is imported with the first values: many files are scanned and ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -17,8 +17,6 @@ from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
 from gridref.model.indexing import isel, isel_overlays
 
 if TYPE_CHECKING:
-    from gridref.catalog.commit import Access, Base, Wanted
-    from gridref.catalog.group import CatalogGroup
     from gridref.serve.reader import Reader
 
 CACHE_BYTES = 256 * 2**20
@@ -80,28 +78,6 @@ class SourceAccess:
         if not array.overlays:
             return selected
         return selected.with_changes(overlays=isel_overlays(array, selection))
-
-
-class Keeper[C: CatalogGroup](Protocol):
-    """Commits changes; returns the catalog as it is then."""
-
-    @property
-    def storage_options(self) -> Mapping[str, Any] | None:
-        """Options of fsspec's filesystems."""
-        ...
-
-    def access(self) -> Access:
-        """How the catalog is reached."""
-        ...
-
-    @property
-    def sources(self) -> Sources:
-        """Reads labels, and what files share."""
-        ...
-
-    def commit(self, change: Callable[[Base], Wanted]) -> C:
-        """Commit what a change makes of the newest snapshot."""
-        ...
 
 
 def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:

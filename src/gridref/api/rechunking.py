@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from gridref.api.keeper import Changed, Keeper
 from gridref.api.overlays import entries_of
-from gridref.api.readable import Keeper, reader_for
+from gridref.api.readable import reader_for
 from gridref.api.rewriting.plan import (
     CODECS,
     Resources,
@@ -32,6 +33,7 @@ from gridref.api.rewriting.writer import (
     MemorySink,
     Rewritten,
     Sink,
+    encoding_of,
     inlined,
     own_folder,
     rewrite,
@@ -43,7 +45,7 @@ from gridref.api.sheets import (
     SheetWriter,
     WrittenSheet,
     array_to_write,
-    reported,
+    known_or_new,
     sheet_folder,
     sheet_name,
     source_in,
@@ -66,12 +68,12 @@ from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.io import is_local
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel
 from gridref.model.joining import boxes_of
 from gridref.model.manifest import Source
 from gridref.model.overlay import Box, Coords, Cover, common, merged, without
+from gridref.model.scan_report import ScanReport
 from gridref.options import bytes_of, check_choice, check_names
 from gridref.secrets import shown_address
 
@@ -194,8 +196,8 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
         sheet = replace(draft.sheet, n_objects=n_objects, stored_bytes=stored_bytes)
         said = f"{self.path}: {_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
         details = [f"{stored_bytes / 1e6:.3g} MB in {where}"]
-        if done.n_adopted and n_objects:
-            details.append(f"{done.n_adopted} of them by an earlier run")
+        if done.found and n_objects:
+            details.append(f"{len(done.found)} of them by an earlier run")
         details.append(f"each stored chunk decoded {draft.plan.often}")
         return WrittenSheet(sheet, {self.path: array}, said, details, spill)
 
@@ -238,10 +240,7 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
             chunks=chunks,
             where=where,
         )
-        for each in entries_of(base.group, self.path):
-            if replace(each, id=wanted.id, sheets=(), coverage=()) == wanted:
-                return each
-        return wanted
+        return known_or_new(wanted, entries_of(base.group, self.path))
 
     def _sheet(
         self, base: Base, array: VirtualArray, overlay: OverlayEntry, box: Box
@@ -272,7 +271,6 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
             has_disk=is_near or self.pool is None,
         )
         plan = plan_rewrite(view, resources)
-        encoding = Encoding(tuple(chunk_shape), array.dtype, view.chunk_codecs)
         content = base.root.snapshot.root.all_arrays()[self.path].content
         name = sheet_name([self.path, content, box, view.metadata.to_json()], overlay.sheets)
         sheet = SheetEntry(
@@ -280,13 +278,13 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
             shape=part.shape,
             content=content,
             shards=tuple(shards),
-            encoding=encoding,
+            encoding=encoding_of(view),
         )
         return sheet, plan
 
 
-def rechunk[C: CatalogGroup](
-    keeper: Keeper[C],
+def rechunk(
+    keeper: Keeper,
     array: str,
     chunks: Mapping[str, int] | None,
     *,
@@ -296,7 +294,7 @@ def rechunk[C: CatalogGroup](
     dry_run: bool,
     progress: Callable[[int, int], None] | None,
     **asked: Any,
-) -> C:
+) -> Changed:
     """Write what an overlay lacks, or all overlays of an array: see `Catalog.rechunk`."""
     path = array.strip("/")
     check_choice("codec", asked["codec"], tuple(CODECS))
@@ -324,17 +322,11 @@ def rechunk[C: CatalogGroup](
                 pool=pool,
             )
             lines += run.described(base) if dry_run else run.run()
-    return reported(keeper, lines)
+    return keeper.reported(ScanReport(lines=tuple(lines)))
 
 
 def _asked_before(group: CatalogGroup, entry: OverlayEntry) -> Asked:
-    """What an overlay of a catalog was asked to be.
-
-    Raises
-    ------
-    InvalidRequestError
-        If it is written elsewhere: the catalog may be a stranger's.
-    """
+    """What an overlay was asked to be; one elsewhere is refused: a stranger may have written it."""
     if entry.to != INSIDE:
         raise InvalidRequestError(
             Message(

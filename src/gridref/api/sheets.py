@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gridref.api.readable import Keeper
+from gridref.api.keeper import Keeper
 from gridref.api.rewriting.writer import WrittenObject, checksums_of, sink_at
 from gridref.catalog.commit import Base, Step
-from gridref.catalog.document import CatalogReport, Root
+from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.sheet_entries import INSIDE, MOST_COVERS, Covering, Sheet
 from gridref.catalog.sources import relative_url, resolved_url
@@ -30,7 +30,6 @@ from gridref.io import absolute_url, describe_source, is_local
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import Source
 from gridref.model.overlay import Box, Cover
-from gridref.model.scan_report import ScanReport
 from gridref.options import check_names
 
 MOST_SHEETS = 8
@@ -102,7 +101,7 @@ class SheetWriter[E: Covering[Any], S: Sheet, P](ABC):
         Called with the number of parts of a sheet that are done, and of all.
     """
 
-    keeper: Keeper[Any]
+    keeper: Keeper
     path: str
     memory: int
     n_threads: int | None = None
@@ -160,14 +159,7 @@ class SheetWriter[E: Covering[Any], S: Sheet, P](ABC):
         return drafts[0] if drafts else None
 
 
-def reported[C: CatalogGroup](keeper: Keeper[C], lines: Iterable[str]) -> C:
-    """The catalog as it is now, with what was done in its report."""
-    catalog = keeper.commit(lambda _: None)
-    report = CatalogReport.of(ScanReport(lines=tuple(lines)), catalog.snapshot.drifts)
-    return replace(catalog, report=report)
-
-
-def _finish(keeper: Keeper[Any], entry: Covering[Any], written: WrittenSheet) -> bool:
+def _finish(keeper: Keeper, entry: Covering[Any], written: WrittenSheet) -> bool:
     """Commit the tables of a sheet; return whether it is used."""
     is_relative = not is_local(entry.to) or not os.path.isabs(entry.to)
     is_used = True
@@ -182,6 +174,14 @@ def _finish(keeper: Keeper[Any], entry: Covering[Any], written: WrittenSheet) ->
 
     keeper.commit(finish)
     return is_used
+
+
+def known_or_new[E: Covering[Any]](wanted: E, known: Iterable[E]) -> E:
+    """The overlay or overview that is asked for: one that is there, or a new one."""
+    for each in known:
+        if replace(each, id=wanted.id, sheets=(), coverage=()) == wanted:
+            return each
+    return wanted
 
 
 def array_to_write(group: CatalogGroup, path: str) -> VirtualArray:
@@ -265,7 +265,7 @@ def stored_folder(catalog: str, to: str | os.PathLike[str] | None) -> str:
     return relative_url(address, catalog) if is_inside else address
 
 
-def sheet_folder(keeper: Keeper[Any], draft: Draft[Any, Any, Any]) -> str:
+def sheet_folder(keeper: Keeper, draft: Draft[Any, Any, Any]) -> str:
     """The address of the folder of a sheet."""
     to = resolved_url(draft.entry.to, keeper.access().folder.url)
     return f"{to}/{draft.entry.id}/{draft.sheet.name}"

@@ -1,42 +1,56 @@
 """Compare what gridref returns with what the original readers return.
 
 `verify` takes a catalog, a file or files, chooses stored chunks of every array, reads them with
-gridref and with h5py or tifffile, and reports every difference in values and labels.
+gridref and with h5py or tifffile, and reports every difference in values and labels. It reads parts
+of overlays, too, and computes levels of overviews again. A `Summary` of that is a file to publish
+beside a catalog.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import os
+import platform
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.api.building import Job
-from gridref.api.catalog import Difference, Keeper, Verification
+from gridref.api.catalog import Difference, Verification
 from gridref.api.each_chunk import ChecksumScan
+from gridref.api.keeper import Keeper
 from gridref.api.opening import open_group
 from gridref.api.originals import (
     Choice,
-    Originals,
+    Original,
     Piece,
     Share,
     axis_order,
     choose,
+    open_original,
+    pieces_of,
     shares_of,
     source_of,
 )
 from gridref.api.readable import from_files, reader_for
+from gridref.api.rewriting.levels import Coarsening, tile_shape
 from gridref.api.verify_labels import NOT_IN_FILES, Labels, LabelsOfFile, texts_of
-from gridref.api.verify_overlays import ComparedChunk, compared_chunks
-from gridref.api.verify_overviews import compared_levels
 from gridref.catalog import ROOT_FILE, CatalogGroup
 from gridref.catalog.commit import recording
 from gridref.catalog.examining import check_catalog
+from gridref.catalog.folder import publish_file
+from gridref.catalog.group import CatalogInfo
+from gridref.catalog.overlays import is_current
 from gridref.codecs import renumber, unpack, why_not
 from gridref.errors import (
     DecodeError,
@@ -45,12 +59,16 @@ from gridref.errors import (
     Place,
     UnsupportedFeatureError,
 )
+from gridref.extras import version_of
 from gridref.formats import scan
-from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local
+from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local, open_for_scan
 from gridref.io.ahead import in_threads
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.manifest import ChunkState
+from gridref.model.conventions import MissingValues, meant_dtype
+from gridref.model.grid import ChunkGrid
+from gridref.model.manifest import ChunkState, Source
+from gridref.model.overlay import Box, Cover
 from gridref.options import verb
 from gridref.serve.plan import plan_read
 from gridref.serve.reader import Reader
@@ -79,18 +97,6 @@ class _Tally:
         self.arrays |= other.arrays
         self.differences += other.differences
         self.not_compared |= other.not_compared
-
-    def add_overlay(self, chunk: ComparedChunk) -> None:
-        """A chunk of an overlay that was compared with the files."""
-        self.n_chunks += 1
-        self.n_values += chunk.expected.size
-        if isinstance(chunk.got, GridrefError):
-            message = str(chunk.got.reason)
-        else:
-            message = _difference(chunk.got, chunk.expected)
-        if message:
-            found = f"overlay {chunk.overlay}: {message}"
-            self.differences.append(Difference(chunk.place, found))
 
 
 def _is_export(address: str | os.PathLike[str]) -> bool:
@@ -207,11 +213,10 @@ def verify(
     tally = _Tally()
     for other in work.results(shares, max_in_flight):
         tally.add(other)
-    for chunk in compared_chunks(opened, reader, all, random):
-        tally.add_overlay(chunk)
+    written = _Written(reader, all, random, tally)
+    written.compare_overlays(opened)
     if isinstance(opened, CatalogGroup):
-        for chunk in compared_levels(opened, reader, all, random):
-            tally.add_overlay(chunk)
+        written.compare_levels(opened)
     n_checksums = 0
     if recorded is not None and not tally.differences:
         scan = ChecksumScan(storage_options, progress)
@@ -255,22 +260,24 @@ class _Comparison:
         self._done, self._total, self._progress = 0, total, progress
         self._counting = threading.Lock()
 
-    def results(self, shares: Sequence[Share], max_in_flight: int) -> Iterator[_Tally]:
+    def results(self, shares: Mapping[str | None, Share], max_in_flight: int) -> Iterator[_Tally]:
         """What was found in each file, in order."""
-        n_remote = sum(share.url is not None and not is_local(share.url) for share in shares)
-        n_threads = min(max_in_flight, n_remote)
-        return in_threads(self._compared, shares, n_threads)
+        n_remote = sum(url is not None and not is_local(url) for url in shares)
+        return in_threads(self._compared, shares.values(), min(max_in_flight, n_remote))
 
     def _compared(self, share: Share) -> _Tally:
-        tally = _Tally()
-        originals = Originals(self.storage_options)
-        seen = LabelsOfFile(self.labels)
-        try:
-            for piece in share.pieces():
-                _compare(piece, self.reader, originals, seen, tally)
+        tally, seen = _Tally(), LabelsOfFile(self.labels)
+        with ExitStack() as stack:
+
+            @cache
+            def original(source: Source) -> Original:
+                opened = open_original(source.url, self.storage_options, source.policy)
+                stack.callback(opened.close)
+                return opened
+
+            for piece in pieces_of(share):
+                _compare(piece, self.reader, original, seen, tally)
                 self._tell()
-        finally:
-            originals.close()
         return tally
 
     def _tell(self) -> None:
@@ -281,7 +288,11 @@ class _Comparison:
 
 
 def _compare(
-    piece: Piece, reader: Reader, originals: Originals, labels: LabelsOfFile, tally: _Tally
+    piece: Piece,
+    reader: Reader,
+    original_of: Callable[[Source], Original],
+    labels: LabelsOfFile,
+    tally: _Tally,
 ) -> None:
     array, batch, member = piece.cross.array, piece.batch, piece.member
     if batch.encoding[member] == MISSING_BLOCK:
@@ -293,8 +304,8 @@ def _compare(
     try:
         if source is None:
             raise UnsupportedFeatureError(_why_no_file(piece))
-        originals.of(source.url, source.policy)
-        raw = _original(originals, source.url, offset, piece)
+        original = original_of(source)
+        raw = _original(original, offset, piece)
     except UnsupportedFeatureError as error:
         if isinstance(got, DecodeError) and not any(map(why_not, piece.encoding.codecs)):
             tally.differences.append(Difference(got.place.within(place), got.reason))
@@ -309,7 +320,6 @@ def _compare(
     tally.n_chunks += 1
     tally.n_values += got.size
     message = _difference(got, _as_shown(raw, piece))
-    original = originals.of(source.url)
     if message and not (offset is None and labels.is_encoded_anew(piece, original, got, raw)):
         tally.differences.append(Difference(place, message))
     for found in labels.compared(piece, original, offset, got, raw):
@@ -339,11 +349,11 @@ def _read(piece: Piece, reader: Reader) -> NDArray[Any] | DecodeError:
         return error
 
 
-def _original(originals: Originals, url: str, offset: int | None, piece: Piece) -> NDArray[Any]:
+def _original(original: Original, offset: int | None, piece: Piece) -> NDArray[Any]:
     """The values of a piece as the original reader returns them, numbers as all files name them."""
     encoding = piece.encoding
     if piece.key not in piece.shared:
-        whole = originals.read(url, piece.chunk(offset))
+        whole = original.read(piece.chunk(offset))
         piece.shared.clear()
         piece.shared[piece.key] = whole.transpose(np.argsort(axis_order(encoding)))
     chosen: Any = (*piece.cross.in_chunk(piece.batch.piece[piece.member]), ...)
@@ -387,3 +397,257 @@ def _differs(got: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
         np.ascontiguousarray(values).reshape(-1).view(np.uint8) for values in (got, expected)
     )
     return np.asarray((left != right).reshape(got.size, -1).any(axis=1))
+
+
+# Overlays and overviews, whose chunks gridref has written
+
+_SAMPLED = 8
+"""Parts of each box of an overlay, or of an overview, that are compared, if not all are."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """Compares what gridref has written with the files."""
+
+    reader: Reader
+    all: bool
+    random: np.random.Generator
+    tally: _Tally
+
+    def compare_overlays(self, group: VirtualGroup) -> None:
+        """Compare chunks of all overlays."""
+        for path, array in group.all_arrays().items():
+            files = array.with_changes(overlays=())
+            for overlay in array.overlays:
+                for cover in overlay.coverage:
+                    sheet = overlay.sheets[cover.sheet]
+                    for coords, box in self._chunks(cover, sheet.encodings[0].chunk_shape):
+                        place = zip(box, cover.shift, strict=True)
+                        in_files = tuple(slice(low - by, high - by) for (low, high), by in place)
+                        expected = self.reader.read(files, in_files, name=path)
+                        where = Place(variable=path, chunk=coords)
+                        self._compare(sheet, _slices(box), expected, where, overlay.id)
+
+    def _chunks(
+        self, cover: Cover, lengths: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], Box]]:
+        """Coords of chunks of a sheet that a box holds any element of, and these elements."""
+        along = list(zip(cover.sheet_box, lengths, strict=True))
+        firsts = [low // n for (low, _), n in along]
+        counts = [-(-high // n) - low // n for (low, high), n in along]
+        for number in self._sample(math.prod(counts)):
+            at = np.unravel_index(number, counts)
+            coords = tuple(first + int(k) for first, k in zip(firsts, at, strict=True))
+            ends = zip(coords, along, strict=True)
+            yield (
+                coords,
+                tuple((max(k * n, low), min((k + 1) * n, high)) for k, ((low, high), n) in ends),
+            )
+
+    def compare_levels(self, group: CatalogGroup) -> None:
+        """Make parts of all levels that are shown of the elements in the files, and compare."""
+        arrays = group.from_files().all_arrays()
+        for entry in group.snapshot.overviews:
+            array = arrays[entry.array].with_changes(overlays=())
+            if not is_current(entry, array):
+                continue
+            levels = [group.levels.level(entry, n, array) for n in range(1, entry.n_levels + 1)]
+            coarsening = Coarsening(
+                entry.method,
+                entry.factors,
+                entry.n_levels,
+                MissingValues.of(array),
+                meant_dtype(array),
+                levels[0].dtype,
+            )
+            tile = tile_shape(array.shape, array.dtype.itemsize, entry.factors, entry.n_levels)
+            tiles = ChunkGrid.regular(array.shape, tile)
+            for number in self._sample(tiles.n_chunks):
+                coords = tuple(map(int, np.unravel_index(number, tiles.grid_shape)))
+                start = tiles.start(coords)
+                shape = tiles.data_shape(coords)
+                box = tuple((low, low + n) for low, n in zip(start, shape, strict=True))
+                values = self.reader.read(array, _slices(box), name=entry.array)
+                for level, expected in enumerate(coarsening.levels(values), 1):
+                    pairs = zip(start, entry.windows(level), strict=True)
+                    first = tuple(low // n for low, n in pairs)
+                    ends = zip(first, expected.shape, strict=True)
+                    part = tuple(slice(low, low + n) for low, n in ends)
+                    where = Place(variable=entry.paths[level - 1], chunk=first)
+                    self._compare(levels[level - 1], part, expected, where, entry.id)
+
+    def _sample(self, n: int) -> Sequence[int]:
+        """Numbers of the parts that are compared."""
+        if self.all or n <= _SAMPLED:
+            return range(n)
+        return sorted({int(each) for each in self.random.integers(0, n, _SAMPLED)})
+
+    def _compare(
+        self,
+        written: VirtualArray,
+        part: tuple[slice, ...],
+        expected: NDArray[Any],
+        place: Place,
+        overlay: str,
+    ) -> None:
+        """Compare a part of what was written with the elements that files give for it."""
+        self.tally.n_chunks += 1
+        self.tally.n_values += expected.size
+        try:
+            message = _difference(self.reader.read(written, part, name=place.variable), expected)
+        except GridrefError as error:
+            message = str(error.reason)
+        if message:
+            self.tally.differences.append(Difference(place, f"overlay {overlay}: {message}"))
+
+
+def _slices(box: Box) -> tuple[slice, ...]:
+    return tuple(slice(low, high) for low, high in box)
+
+
+# Summaries: JSON objects, whose ``digest`` is the SHA-256 of the rest as JSON text
+# with sorted names and without white space
+
+_FORMAT = "gridref verification 1"
+_MOST_BYTES = 4 << 20
+_READERS = (
+    "astropy",
+    "blosc2",
+    "eccodes",
+    "h5py",
+    "netCDF4",
+    "pyhdf",
+    "rasterio",
+    "tensorstore",
+    "tifffile",
+    "wkw",
+    "zarr",
+)
+"""Packages of the original readers."""
+_FACTS = {"n_sources": "files", "n_blocks": "blocks", "n_chunks": "stored chunks"}
+_COUNTS = {
+    "n_arrays": "arrays compared",
+    "n_chunks": "chunks compared",
+    "n_values": "values compared",
+    "n_labels": "labels compared",
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A summary of a comparison in which nothing differed.
+
+    Attributes
+    ----------
+    document
+        The JSON object, without its own digest.
+    """
+
+    document: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, info: CatalogInfo, result: Verification, *, all: bool) -> Self:  # noqa: A002
+        """The summary of what was just compared."""
+        if not result.ok:
+            raise InvalidRequestError(
+                "the catalog differs from its files, so no summary is written: build it again, or "
+                "restore the files"
+            )
+        versions = {name: version_of(name) for name in ("gridref", *_READERS)}
+        return cls(
+            {
+                "format": _FORMAT,
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                "catalog": {
+                    "digest": info.digest,
+                    "snapshot": info.snapshot,
+                    **{name: getattr(info, name) for name in _FACTS},
+                },
+                "compared": {
+                    "all": all,
+                    **{name: getattr(result, name) for name in _COUNTS},
+                    "not_compared": sorted(map(list, {*result.not_compared})),
+                },
+                "versions": {
+                    "python": platform.python_version(),
+                    **{name: found for name, found in versions.items() if found is not None},
+                },
+            }
+        )
+
+    @classmethod
+    def read(
+        cls, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Read a summary that was published.
+
+        Raises
+        ------
+        InvalidRequestError
+            If it is no summary, or not as it was written.
+        SourceUnavailableError
+            If it cannot be read.
+        """
+        url = absolute_url(path)
+        with open_for_scan(url, storage_options) as file:
+            content = file.read() if file.size <= _MOST_BYTES else b""
+        try:
+            document = json.loads(content)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise InvalidRequestError(
+                f'no summary of this version of gridref ("format": "{_FORMAT}"): write one with'
+                " gridref verify CATALOG --summary FILE",
+                Place(source=url),
+            )
+        rest = {name: value for name, value in document.items() if name != "digest"}
+        sections = (rest.get("catalog"), rest.get("compared"))
+        if document.get("digest") != _digest(rest) or not all(
+            isinstance(section, dict) for section in sections
+        ):
+            raise InvalidRequestError(
+                "the summary was changed after it was written (its digest differs): get it again"
+                " from where it was published",
+                Place(source=url),
+            )
+        return cls(rest)
+
+    def write(
+        self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write it, with its digest, to a local path or a URL.
+
+        Raises
+        ------
+        InvalidRequestError
+            If it cannot be written.
+        """
+        whole = {**self.document, "digest": _digest(self.document)}
+        text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+        publish_file("the summary", absolute_url(path), text.encode(), storage_options)
+
+    def differences(self, now: Summary) -> list[str]:
+        """What a comparison that was just made found to be other than this one, one a line.
+
+        How much was compared counts only if both compared as much: every chunk, or a sample.
+        """
+        catalogs = self.document["catalog"], now.document["catalog"]
+        if catalogs[0].get("digest") != catalogs[1]["digest"]:
+            return _unlike(*catalogs, {"digest": "digest", **_FACTS})
+        compared = self.document["compared"], now.document["compared"]
+        return _unlike(*compared, _COUNTS) if compared[0].get("all") == compared[1]["all"] else []
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _unlike(then: Mapping[str, Any], now: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    """The facts that differ, in words."""
+    return [
+        f"{words}: {now[name]} here, {then.get(name)} in the summary"
+        for name, words in names.items()
+        if then.get(name) != now[name]
+    ]

@@ -22,7 +22,7 @@ from gridref.extras import missing_package
 from gridref.secrets import shown_address
 
 _UNKNOWN_WORKERS = 16
-_PRELOADED = ["gridref.formats.hdf5.groups", "gridref.api.outcomes"]
+_PRELOADED = ["gridref.formats.hdf5.groups", "gridref.api.scan"]
 _RETRIES = 3
 """How often to retry a task after its worker died."""
 

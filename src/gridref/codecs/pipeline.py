@@ -30,8 +30,8 @@ from gridref.codecs.stage import (
     SerialDecode,
 )
 from gridref.errors import DecodeError
+from gridref.extras import plugins
 from gridref.model.encoding import Codec, Encoding, bytes_codec
-from gridref.plugins import plugins
 
 # Codecs by name
 

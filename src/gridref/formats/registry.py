@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from gridref.errors import Message, SourceFormatError
+from gridref.extras import Plugin, plugins
 from gridref.formats.built_in import BUILT_IN
 from gridref.formats.finishing import keep_coordinates, require_byte_ranges, with_dimensions_apart
 from gridref.formats.location import Location, describe, open_location
@@ -30,7 +31,6 @@ from gridref.formats.scanner import (
 )
 from gridref.io import DataNames, absolute_url, counted_traffic, expand_urls, is_local
 from gridref.model.array import VirtualGroup
-from gridref.plugins import Plugin, plugins
 
 
 @cache

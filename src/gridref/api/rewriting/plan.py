@@ -343,13 +343,7 @@ def _largest(axes: Sequence[GridAxis]) -> int:
 
 
 def _threads(view: ArrayView, resources: Resources, object_bytes: int) -> tuple[int, int, int]:
-    """How many threads encode and how many read, and the memory that they take beside the units.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there is too little memory for one of each and two units of one object.
-    """
+    """How many threads encode and how many read, and the memory that they take beside the units."""
     item_bytes = view.metadata.dtype.itemsize
     chunk_bytes = math.prod(int(axis.run_lengths.max()) for axis in view.chunk_grid.axes)
     # Elements in their order, and shuffled; what is encoded, and what waits to be written.

@@ -18,7 +18,6 @@ import stat
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import batched, chain
 from types import EllipsisType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,34 +67,44 @@ from gridref.typing import Int64Array
 # Where objects go
 
 
-class Sink(Protocol):
-    """A place for objects. Safe for threads."""
+class Sink:
+    """A place for objects. Safe for threads.
+
+    Attributes
+    ----------
+    is_streamed
+        Whether objects are written piece by piece; else each is in memory as a whole.
+    """
+
+    is_streamed = False
 
     def put(self, name: str, parts: Iterable[Buffer]) -> bool:
         """Write an object whole or not at all; False if there is one of that name, which stays.
 
         The memory of a part may be used again once the next one is asked for.
         """
-        ...
+        raise NotImplementedError
 
     def tail(self, name: str, n_bytes: int) -> tuple[int, bytes] | None:
         """Size of an object, and its last bytes; None if there is none."""
-        ...
+        raise NotImplementedError
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
-        ...
+        raise NotImplementedError
 
-    def merge(self, others: Sequence[Sink]) -> None:
+    def merge(self, others: Sequence[Any]) -> None:
         """Take over what copies of it wrote that travelled to workers and back."""
-        ...
+
+    def clean(self) -> None:
+        """Remove what killed runs were writing."""
 
 
 DRAFTS = ".gridref-writing"
 """Folder, below that of the objects, of what is being written."""
 
 
-class LocalSink:
+class LocalSink(Sink):
     """A local folder, which is made with the first object.
 
     Objects that are to be `lasting` are on the disk before they have their name, so that the
@@ -138,9 +147,6 @@ class LocalSink:
         with suppress(FileNotFoundError):
             os.unlink(self._path(name))
 
-    def merge(self, others: Sequence[Sink]) -> None:
-        """Nothing: workers write into the folder."""
-
     def clean(self) -> None:
         """Remove what killed runs were writing, and the folder if nothing else is in it."""
         with suppress(OSError):
@@ -169,10 +175,8 @@ def _moved(draft: str, path: str) -> bool:
     return True
 
 
-class RemoteSink:
+class RemoteSink(Sink):
     """A folder, or a common start of keys, on an fsspec filesystem."""
-
-    is_streamed = False
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self._url = url
@@ -213,12 +217,6 @@ class RemoteSink:
             if not is_absent(error):
                 raise
 
-    def merge(self, others: Sequence[Sink]) -> None:
-        """Nothing: workers write into the folder."""
-
-    def clean(self) -> None:
-        """Nothing: an object is put in one step."""
-
     def _key(self, name: str) -> str:
         return f"{self._path}/{name}"
 
@@ -226,7 +224,7 @@ class RemoteSink:
         return self._retry.call(action, self._url)
 
 
-class MemorySink:
+class MemorySink(Sink):
     """Objects in memory, by name."""
 
     is_streamed = True
@@ -245,12 +243,6 @@ class MemorySink:
 
     def remove(self, name: str) -> None:
         self.objects.pop(name, None)
-
-    def merge(self, others: Sequence[Sink]) -> None:
-        """Nothing: it is never sent to workers."""
-
-    def clean(self) -> None:
-        """Nothing: an object is put in one step."""
 
 
 def sink_at(
@@ -292,28 +284,29 @@ class WrittenObject:
 
 @dataclass(frozen=True, eq=False)
 class Rewritten:
-    """What a run has written.
+    """What a run has written. An object whose chunks all hold the fill value is not there.
 
     Attributes
     ----------
-    objects
-        All objects that are there now. An object whose chunks all hold the fill value is not.
-    n_written, n_adopted
-        How many of them this run wrote, and how many it found.
+    made, found
+        Objects that this run wrote, and those that were there.
     n_decoded
         Stored chunks that it decoded, each as often as it did.
-    bytes_out
-        Bytes that it wrote.
-    seconds
-        What it took.
     """
 
-    objects: tuple[WrittenObject, ...]
-    n_written: int
-    n_adopted: int
+    made: tuple[WrittenObject, ...]
+    found: tuple[WrittenObject, ...]
     n_decoded: int
-    bytes_out: int
-    seconds: float
+
+    @property
+    def objects(self) -> tuple[WrittenObject, ...]:
+        """All objects, in the order of their coords."""
+        return tuple(sorted((*self.made, *self.found), key=lambda each: each.coords))
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes that this run wrote."""
+        return sum(each.n_bytes for each in self.made)
 
 
 def written_array(
@@ -355,11 +348,17 @@ def written_array(
     return VirtualArray.of_one_block(
         metadata.grid.shape,
         metadata.dtype,
-        encoding=Encoding(view.shards.chunk_shape, metadata.dtype, view.chunk_codecs),
+        encoding=encoding_of(view),
         manifest=manifest,
         dims=view.array.dims,
         fill_value=metadata.fill_value,
     )
+
+
+def encoding_of(view: ArrayView) -> Encoding:
+    """How the chunks of what is written into shards are encoded."""
+    assert view.shards is not None
+    return Encoding(view.shards.chunk_shape, view.metadata.dtype, view.chunk_codecs)
 
 
 def inlined(array: VirtualArray, contents: Iterable[bytes]) -> VirtualArray:
@@ -444,32 +443,27 @@ def rewrite(
     InvalidRequestError, SourceUnavailableError
         If an object cannot be written, or workers die.
     """
-    work = _here if pool is None else partial(_elsewhere, pool)
-    if plan.first is not None:
-        assert spill is not None
-        return _through_files(plan, plan.first, reader, sink, spill, prefix, path, progress, work)
-    return work(plan, reader, sink, prefix, path, progress)
+    work = _Work(reader, sink, prefix, path)
+    if plan.first is None:
+        return work.done(plan, pool, progress)
+    assert spill is not None
+    return _through_files(plan, plan.first, work, spill, pool, progress)
 
 
-type _Work = Callable[
-    [RewritePlan, Reader, Sink, str, str | None, Callable[[int, int], None] | None], Rewritten
-]
+type _Told = Callable[[int, int], None]
 
 
 def _through_files(
     plan: RewritePlan,
     first: RewritePlan,
-    reader: Reader,
-    sink: Sink,
-    spill: str,
-    prefix: str,
-    path: str | None,
-    progress: Callable[[int, int], None] | None,
     work: _Work,
+    spill: str,
+    pool: Pool | None,
+    progress: _Told | None,
 ) -> Rewritten:
     """Write intermediate files first, and what a plan says from them."""
     files = LocalSink(spill, lasting=False)
-    n_decoded, seconds = 0, 0.0
+    n_decoded = 0
     objects: tuple[WrittenObject, ...] = ()
 
     def told(done: int, _of: int, before: int = 0) -> None:
@@ -480,8 +474,8 @@ def _through_files(
     # the array without any files does.
     if files.tail(_ALL_WRITTEN, 0) is None:
         _check_room(spill, plan)
-        done = work(first, reader, files, "", path, told)
-        n_decoded, seconds, objects = done.n_decoded, done.seconds, done.objects
+        done = replace(work, sink=files, prefix="").done(first, pool, told)
+        n_decoded, objects = done.n_decoded, done.objects
 
     def source_of(each: WrittenObject) -> Source:
         source = describe_source(os.path.join(spill, each.name))
@@ -489,9 +483,8 @@ def _through_files(
 
     between = written_array(first.view, objects, source_of)
     second = replace(plan, view=replace(plan.view, array=between), first=None)
-    told_behind = partial(told, before=first.n_units)
     try:
-        done = work(second, reader, sink, prefix, path, told_behind)
+        done = work.done(second, pool, partial(told, before=first.n_units))
     except ChecksumError as error:  # the machine may have failed before a file was on the disk
         for each in objects:
             files.remove(each.name)
@@ -501,7 +494,7 @@ def _through_files(
     for each in objects:
         files.remove(each.name)
     files.clean()
-    return replace(done, n_decoded=n_decoded, seconds=seconds + done.seconds)
+    return replace(done, n_decoded=n_decoded)
 
 
 def own_folder(name: str) -> str:
@@ -530,13 +523,7 @@ _ALL_WRITTEN = "all-written"
 
 
 def _check_room(spill: str, plan: RewritePlan) -> None:
-    """Refuse to begin where there is no room for intermediate files: all elements.
-
-    Raises
-    ------
-    InvalidRequestError
-        Saying how much is there.
-    """
+    """Refuse to begin where there is no room for intermediate files: all elements."""
     os.makedirs(spill, exist_ok=True)
     held = sum(entry.stat().st_size for entry in os.scandir(spill) if entry.is_file())
     needed, free = plan.view.array.nbytes - held, shutil.disk_usage(spill).free
@@ -553,113 +540,101 @@ def _check_room(spill: str, plan: RewritePlan) -> None:
         )
 
 
-def _here(
-    plan: RewritePlan,
-    reader: Reader,
-    sink: Sink,
-    prefix: str,
-    path: str | None,
-    progress: Callable[[int, int], None] | None,
-) -> Rewritten:
-    """Write the units of one pass in this process."""
-    return _rewrite(plan, plan.units(), reader, sink, prefix, path, progress)
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What writes the units of one pass, here or on workers, to which it travels."""
 
+    reader: Reader
+    sink: Sink
+    prefix: str
+    path: str | None
 
-def _elsewhere(
-    pool: Pool,
-    plan: RewritePlan,
-    reader: Reader,
-    sink: Sink,
-    prefix: str,
-    path: str | None,
-    progress: Callable[[int, int], None] | None,
-) -> Rewritten:
-    """Write the units of one pass on workers. Each worker writes the objects of its units."""
-    begun = time.perf_counter()
-    task = partial(_unit, plan, reader, sink, prefix, path)
-    parts: list[Rewritten] = []
-    sinks: list[Sink] = []
-    n_workers, executor = pool
-    done_ahead = map_ahead(executor, task, plan.units(), 2 * n_workers)
-    for number in range(1, plan.n_units + 1):
-        with told(task=_WRITING):
-            part, written = next(done_ahead)
-        parts.append(part)
-        sinks.append(written)
-        if progress is not None:
-            progress(number, plan.n_units)
-    sink.merge(sinks)
-    objects = [each for part in parts for each in part.objects]
-    return Rewritten(
-        tuple(sorted(objects, key=lambda each: each.coords)),
-        sum(part.n_written for part in parts),
-        sum(part.n_adopted for part in parts),
-        sum(part.n_decoded for part in parts),
-        sum(part.bytes_out for part in parts),
-        time.perf_counter() - begun,
-    )
+    def done(self, plan: RewritePlan, pool: Pool | None, progress: _Told | None) -> Rewritten:
+        """Write all units of a pass. Each worker writes the objects of its units."""
+        if pool is None:
+            return self.of(plan, plan.units(), progress)
+        parts: list[Rewritten] = []
+        sinks: list[Sink] = []
+        n_workers, executor = pool
+        done_ahead = map_ahead(executor, partial(self.unit, plan), plan.units(), 2 * n_workers)
+        for number in range(1, plan.n_units + 1):
+            with told(task=_WRITING):
+                part, written = next(done_ahead)
+            parts.append(part)
+            sinks.append(written)
+            if progress is not None:
+                progress(number, plan.n_units)
+        self.sink.merge(sinks)
+        return Rewritten(
+            tuple(each for part in parts for each in part.made),
+            tuple(each for part in parts for each in part.found),
+            sum(part.n_decoded for part in parts),
+        )
+
+    def unit(self, plan: RewritePlan, unit: Unit) -> tuple[Rewritten, Sink]:
+        """Write one unit; return the sink with what was written."""
+        return self.of(plan, [unit], None), self.sink
+
+    def of(self, plan: RewritePlan, units: Iterable[Unit], progress: _Told | None) -> Rewritten:
+        """Write units in this process."""
+        writer = ObjectWriter(plan, self.reader, self.sink, self.prefix, self.path)
+        with DaemonThreads(plan.n_threads) as encoders:
+
+            def put(unit: Unit, values: NDArray[Any], coords: tuple[int, ...]) -> None:
+                # All threads encode, however few objects are written at a time.
+                n_writers = min(plan.n_threads, math.prod(unit.counts))
+                n_ahead = -(-(plan.n_threads + 1) // n_writers)  # few chunks wait for a writer
+                encoded = partial(map_ahead, encoders, n_ahead=n_ahead)
+                writer.put(coords, values[writer.inside(unit, coords)], encoded)
+
+            write_units(plan, units, writer.read, put, progress)
+        return writer.written()
 
 
 _WRITING = Task("wrote", "part of the array", "The same call goes on")
 
 
-def _unit(
-    plan: RewritePlan, reader: Reader, sink: Sink, prefix: str, path: str | None, unit: Unit
-) -> tuple[Rewritten, Sink]:
-    """Write one unit of a plan; return the sink with what was written. It travels."""
-    return _rewrite(plan, [unit], reader, sink, prefix, path, None), sink
-
-
-def _rewrite(
+def write_units(
     plan: RewritePlan,
     units: Iterable[Unit],
-    reader: Reader,
-    sink: Sink,
-    prefix: str,
-    path: str | None,
+    read: Callable[[tuple[int, Unit]], tuple[Unit, NDArray[Any] | None]],
+    put: Callable[[Unit, NDArray[Any], tuple[int, ...]], None],
     progress: Callable[[int, int], None] | None,
-) -> Rewritten:
-    """Write units of one pass."""
-    begun = time.perf_counter()
-    reader = Reader(reader.ranges, n_threads=plan.n_threads, n_requests=plan.n_requests)
-    writer = ObjectWriter(plan, reader, sink, prefix, path)
-    n_threads = plan.n_threads
-    with (
-        DaemonThreads(1) as ahead,
-        DaemonThreads(n_threads) as writers,
-        DaemonThreads(n_threads) as encoders,
-    ):
-        reads = map_ahead(ahead, writer.read, enumerate(units), 2)
-        for done, (unit, values) in enumerate(reads, 1):
-            objects = list(unit.objects())
-            # All threads encode, however few objects there are, and few chunks wait for a writer.
-            n_ahead = -(-(n_threads + 1) // min(n_threads, len(objects)))
-            writer.encoded = partial(map_ahead, encoders, n_ahead=n_ahead)
-            put = partial(writer.put, unit, values)
-            for _ in map_ahead(writers, put, objects, 2 * n_threads):
-                pass
-            del put, values  # the memory is for the unit that is read next
+) -> None:
+    """Read units, each while the objects of the one before are written.
+
+    Parameters
+    ----------
+    read
+        Gives the elements of a numbered unit; None if there is nothing to write.
+    put
+        Writes an object of a unit, in one of several threads.
+    """
+    with DaemonThreads(1) as ahead, DaemonThreads(plan.n_threads) as writers:
+        for done, (unit, values) in enumerate(map_ahead(ahead, read, enumerate(units), 2), 1):
+            if values is not None:
+                put_one = partial(put, unit, values)
+                for _ in map_ahead(writers, put_one, list(unit.objects()), 2 * plan.n_threads):
+                    pass
+                del put_one
+            del values  # the memory is for the unit that is read next
             if progress is not None:
                 progress(done, plan.n_units)
-    return writer.written(time.perf_counter() - begun)
+
+
+type _Encoded = Callable[..., Iterator[list[Buffer | None]]]
+"""Encodes the chunks of an object, some at a time: `map`, or what does it in threads."""
 
 
 class ObjectWriter:
-    """A rewrite under way.
-
-    Attributes
-    ----------
-    encoded
-        Encodes the chunks of an object, some at a time: `map`, or what does it in threads.
-    """
-
-    encoded: Callable[..., Iterator[list[Buffer | None]]] = map
+    """A rewrite under way; the reader's own threads and cache are not used."""
 
     def __init__(
         self, plan: RewritePlan, reader: Reader, sink: Sink, prefix: str, path: str | None
     ) -> None:
         self.view = plan.view
-        self.reader, self.sink, self.prefix, self.path = reader, sink, prefix, path
+        self.reader = Reader(reader.ranges, n_threads=plan.n_threads, n_requests=plan.n_requests)
+        self.sink, self.prefix, self.path = sink, prefix, path
         self.found: dict[tuple[int, ...], WrittenObject] = {}
         self.made: dict[tuple[int, ...], WrittenObject] = {}
         self.n_decoded = 0
@@ -699,11 +674,6 @@ class ObjectWriter:
         self.n_decoded += sum(cross.n_pieces for cross in plan_read(array, unit.region).crosses)
         return self.reader.read(array, unit.region, name=self.path, out=out)
 
-    def put(self, unit: Unit, values: NDArray[Any] | None, coords: tuple[int, ...]) -> None:
-        """Write an object of a unit that was read, if it is not there."""
-        if values is not None:
-            self.put_object(coords, values[self.inside(unit, coords)])
-
     def inside(self, unit: Unit, coords: tuple[int, ...]) -> tuple[slice | EllipsisType, ...]:
         """Where the elements of an object are in those of its unit."""
         grid = self.view.metadata.grid
@@ -718,13 +688,13 @@ class ObjectWriter:
             ...,
         )
 
-    def put_object(self, coords: tuple[int, ...], values: NDArray[Any]) -> None:
+    def put(self, coords: tuple[int, ...], values: NDArray[Any], encoded: _Encoded = map) -> None:
         """Write an object with these elements, if it is not there."""
         if coords in self.found:
             return
         name = self._name(coords)
         entries = _Entries(self._n_chunks(coords))
-        parts = self._parts(coords, values, entries)
+        parts = self._parts(coords, values, entries, encoded)
         first = next(parts, None)
         if first is None:
             return
@@ -735,17 +705,9 @@ class ObjectWriter:
         if held is not None:
             self.found[coords] = held
 
-    def written(self, seconds: float) -> Rewritten:
+    def written(self) -> Rewritten:
         """What there is at the end."""
-        objects = self.found | self.made
-        return Rewritten(
-            tuple(objects[coords] for coords in sorted(objects)),
-            len(self.made),
-            len(self.found),
-            self.n_decoded,
-            sum(each.n_bytes for each in self.made.values()),
-            seconds,
-        )
+        return Rewritten((*self.made.values(),), (*self.found.values(),), self.n_decoded)
 
     def _name(self, coords: tuple[int, ...]) -> str:
         return self.prefix + self.view.metadata.chunk_key(coords)
@@ -775,7 +737,7 @@ class ObjectWriter:
         return WrittenObject(coords, name, size, *entries)
 
     def _parts(
-        self, coords: tuple[int, ...], values: NDArray[Any], entries: _Entries
+        self, coords: tuple[int, ...], values: NDArray[Any], entries: _Entries, encoded: _Encoded
     ) -> Iterator[Buffer]:
         """The bytes of an object, chunk by chunk; nothing if all elements are the fill value."""
         shards = self.view.shards
@@ -788,7 +750,7 @@ class ObjectWriter:
         lengths = shards.chunk_shape
         counts = shards.chunks_per_shard(coords)
 
-        def encoded(places: Sequence[tuple[int, ...]]) -> list[Buffer | None]:
+        def payloads_of(places: Sequence[tuple[int, ...]]) -> list[Buffer | None]:
             regions = (
                 tuple(slice(k * n, (k + 1) * n) for k, n in zip(place, lengths, strict=True))
                 for place in places
@@ -799,8 +761,8 @@ class ObjectWriter:
         if not self._codecs:  # all are in the same memory
             together = 1
         batches = [*batched(np.ndindex(*_chunks_inside(self.view, coords)), together)]
-        mapped = map if len(batches) == 1 or not self._codecs else self.encoded
-        for places, payloads in zip(batches, mapped(encoded, batches), strict=True):
+        mapped = map if len(batches) == 1 or not self._codecs else encoded
+        for places, payloads in zip(batches, mapped(payloads_of, batches), strict=True):
             for place, payload in zip(places, payloads, strict=True):
                 if payload is not None:
                     entries.add(int(np.ravel_multi_index(place, counts)), payload)

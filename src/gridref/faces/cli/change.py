@@ -39,7 +39,7 @@ from gridref.secrets import shown_address
 if TYPE_CHECKING:
     from gridref.api.catalog import Catalog as OpenedCatalog
     from gridref.api.catalog import Watch
-    from gridref.api.file_changes import Vanished
+    from gridref.api.changes import Vanished
     from gridref.api.places import At
 
 
@@ -115,7 +115,7 @@ def append_command(
 
 
 def _declared(opened: OpenedCatalog, declared: str, step: str) -> OpenedCatalog:
-    from gridref.api.declaring import labels_between
+    from gridref.api.places import labels_between
 
     dim, _, labels = declared.partition("=")
     first, separator, last = labels.partition("/")

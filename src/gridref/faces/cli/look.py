@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gridref.api.catalog import Catalog as OpenedCatalog
-    from gridref.api.verify_summary import Summary
+    from gridref.api.verify import Summary
     from gridref.model.array import VirtualArray
     from gridref.serve.views import ViewOptions
 
@@ -523,7 +523,7 @@ def print_verification(
     published = summarised = None
     if summary or against:
         from gridref.api.catalog import open_catalog
-        from gridref.api.verify_summary import Summary
+        from gridref.api.verify import Summary
 
         if how.get("checksums"):
             raise InvalidRequestError(

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from gridref.api.aggregations import as_part
 from gridref.api.opening import open_group
-from gridref.api.outcomes import RunOptions, outcomes
 from gridref.api.readable import reader_for
+from gridref.api.scan import RunOptions, outcomes
 from gridref.catalog.folder import publish_file
 from gridref.catalog.listing import manifest_rows
 from gridref.combine.rules.packing import PACKING_ATTRIBUTES, Packing, float_dtype

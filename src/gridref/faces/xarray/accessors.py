@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, override
 import numpy as np
 import xarray as xr
 
-from gridref.api.costs import reading_costs
 from gridref.api.each_chunk import with_renamed_sources
+from gridref.api.overlays import reading_costs
 from gridref.catalog.commit import write_catalog
 from gridref.catalog.statistics import Bound, boxes, parse_condition
 from gridref.errors import InvalidRequestError

@@ -16,12 +16,11 @@ from xarray.backends.store import StoreBackendEntrypoint
 from xarray.core import indexing
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
-from gridref.api.building import Job
+from gridref.api.building import DataAddress, Job, open_data
 from gridref.api.layout.layouts import AnyLayout, Order
-from gridref.api.opened_data import DataAddress, open_data
 from gridref.api.opening import group_path, subgroup
-from gridref.api.outcomes import RunOptions
 from gridref.api.readable import reader_for
+from gridref.api.scan import RunOptions
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.combine import CombineOptions
 from gridref.faces.xarray.lazy import LazyVirtualArray, variable_encoding

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import xarray as xr
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
-from gridref.api.building import Job
+from gridref.api.building import Job, open_data
 from gridref.api.decoding import coordinate_names
 from gridref.api.kept_scans import user_folder
 from gridref.api.layout.facts import Facts
@@ -36,11 +36,9 @@ from gridref.api.layout.layouts import (
     nested_alike,
     nested_urls,
 )
-from gridref.api.opened_data import open_data
 from gridref.api.opening import subgroup
-from gridref.api.outcomes import RunOptions
 from gridref.api.readable import reader_for
-from gridref.api.scan import Failures, scan_each
+from gridref.api.scan import Failures, RunOptions, scan_each
 from gridref.api.summary import warn_of_left_out
 from gridref.api.units import with_converter
 from gridref.combine import Combination, CombineOptions, DriftReport, combine
