@@ -63,10 +63,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz") / "fuzzed.tif"
 
 
-@settings(
-    max_examples=100,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), file=st.integers(0, 2**16))
 def test_corrupt_files(scratch: Path, seed: int, file: int) -> None:
     _, data = seeds()[file % len(seeds())]
