@@ -407,11 +407,13 @@ def record_from_json[R](kind: type[R], document: Mapping[str, Any]) -> R:
 
     Raises
     ------
-    ValueError, TypeError
-        If a member is missing, or of another type than its field.
+    KeyError, ValueError, TypeError
+        If a member is missing that is always written, or is of another type than its field.
     """
-    readers = _readers(cast("Hashable", kind))
-    return kind(**{name: readers[name](document[name]) for name in readers if name in document})
+    key = cast("Hashable", kind)
+    readers = _readers(key)
+    there = {name for name, is_left_out in _members(key) if name in document or not is_left_out}
+    return kind(**{name: read(document[name]) for name, read in readers.items() if name in there})
 
 
 @cache
