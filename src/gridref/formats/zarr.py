@@ -43,6 +43,7 @@ from gridref.formats.metadata import attributes_from_json, dimension_names, json
 from gridref.formats.options import ScanOptions
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup, zero_of
 from gridref.model.blocks import BlockTable
+from gridref.model.conventions import numpy_time_attributes
 from gridref.model.encoding import ARRAY_TO_BYTES, Codec, Encoding, bytes_codec, transpose_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -249,16 +250,6 @@ class _Scan:
 
 # Dates and durations as integers with CF units
 
-_UNITS = {
-    "D": "days",
-    "h": "hours",
-    "m": "minutes",
-    "s": "seconds",
-    "ms": "milliseconds",
-    "us": "microseconds",
-    "ns": "nanoseconds",
-}
-
 
 def without_times(
     dtype: np.dtype[Any], fill_value: Any, attrs: Mapping[str, Any]
@@ -269,13 +260,9 @@ def without_times(
     """
     if dtype.kind not in "mM":
         return dtype, fill_value, dict(attrs)
-    unit, count = np.datetime_data(dtype)
-    if unit not in _UNITS or count != 1:
+    units = numpy_time_attributes(dtype)
+    if units is None:
         raise UnsupportedFeatureError(f"the data type {dtype} has no CF units")
-    name = _UNITS[unit]
-    units = {"units": name if dtype.kind == "m" else f"{name} since 1970-01-01"}
-    if dtype.kind == "M":
-        units["calendar"] = "proleptic_gregorian"
     rest = {key: value for key, value in attrs.items() if key != "_FillValue"}
     missing = np.int64(np.iinfo(np.int64).min)
     fill = np.asarray(fill_value).view(np.int64)[()]

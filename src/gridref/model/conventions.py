@@ -272,6 +272,28 @@ _SINCE = re.compile(
 )
 
 
+_NUMPY_UNITS = {
+    "D": "days",
+    "h": "hours",
+    "m": "minutes",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+}
+
+
+def numpy_time_attributes(dtype: np.dtype[Any]) -> dict[str, str] | None:
+    """CF attributes of the integers in numpy's dates or durations; None if CF has no such unit."""
+    unit, count = np.datetime_data(dtype)
+    if unit not in _NUMPY_UNITS or count != 1:
+        return None
+    name = _NUMPY_UNITS[unit]
+    if dtype.kind == "m":
+        return {"units": name}
+    return {"units": f"{name} since 1970-01-01", "calendar": "proleptic_gregorian"}
+
+
 def is_time_like(attrs: Mapping[str, Any]) -> bool:
     """Whether attributes are those of a time coordinate: ``units`` like ``"days since ..."``."""
     units = attrs.get("units")

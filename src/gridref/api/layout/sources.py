@@ -22,19 +22,9 @@ from gridref.combine.options import Read
 from gridref.combine.report import DriftReport
 from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import is_time_like
+from gridref.model.conventions import is_time_like, numpy_time_attributes
 
 # Groups with a label
-
-_TIME_UNITS = {
-    "D": "days",
-    "h": "hours",
-    "m": "minutes",
-    "s": "seconds",
-    "ms": "milliseconds",
-    "us": "microseconds",
-    "ns": "nanoseconds",
-}
 
 
 def with_label(
@@ -124,12 +114,13 @@ def label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
         return values, {}
     if np.isnat(values).any():
         raise InvalidRequestError("labels must not contain NaT")
-    unit, count = np.datetime_data(values.dtype)
-    if unit not in _TIME_UNITS or count != 1:
-        unit = "D" if unit in ("Y", "M", "W") else "ns"
-        values = values.astype(f"M8[{unit}]")
-    units = f"{_TIME_UNITS[unit]} since 1970-01-01"
-    return values.astype(np.int64), {"units": units, "calendar": "proleptic_gregorian"}
+    attrs = numpy_time_attributes(values.dtype)
+    if attrs is None:
+        unit, _ = np.datetime_data(values.dtype)
+        values = values.astype("M8[D]" if unit in ("Y", "M", "W") else "M8[ns]")
+        attrs = numpy_time_attributes(values.dtype)
+    assert attrs is not None
+    return values.astype(np.int64), attrs
 
 
 def _times(labels: ArrayLike) -> NDArray[Any]:
