@@ -847,7 +847,7 @@ def open_data(
 
 
 def _is_one_file(data: str | os.PathLike[str], job: Job) -> bool:
-    """Whether an address is one file, or folder of data, and nothing is said of combining."""
+    """Whether an address is one file, or folder of data, and no option asks to combine it."""
     address = absolute_url(data)
     if job.asked.keys() - {"scan"}:
         return False

@@ -461,10 +461,10 @@ class _Growth:
         return self._combined(base.group, laid, dim)
 
     def _cube(self, new: Scanned, way: InARow) -> Grown:
-        """The catalog and more files, which lie by their labels along several dimensions.
+        """Add files to a catalog that is placed by labels along several dimensions.
 
-        Those whose names sort before all that are there are combined first, as in building at
-        once: what inputs share is taken from the first.
+        New files whose names sort before all others are combined first, as in a build: what inputs
+        share is taken from the first.
         """
         there = [source.url for source in self.base.group.source_list]
         n_front = 0

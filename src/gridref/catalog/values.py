@@ -412,8 +412,13 @@ def record_from_json[R](kind: type[R], document: Mapping[str, Any]) -> R:
     """
     key = cast("Hashable", kind)
     readers = _readers(key)
-    there = {name for name, is_left_out in _members(key) if name in document or not is_left_out}
-    return kind(**{name: read(document[name]) for name, read in readers.items() if name in there})
+    return kind(
+        **{
+            name: readers[name](document[name])
+            for name, is_left_out in _members(key)
+            if name in document or not is_left_out
+        }
+    )
 
 
 @cache

@@ -410,7 +410,7 @@ def check_chunk_files(n_files: int) -> None:
 def scattered_chunks(
     n_chunks: int, rows: Any, sources: Iterable[Source], inline: bytes = b"", **columns: Any
 ) -> ChunkManifest:
-    """The chunks of a grid, of which some are stored and the others missing.
+    """The chunks of a grid, if only some are stored.
 
     Parameters
     ----------

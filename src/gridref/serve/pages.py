@@ -367,9 +367,9 @@ def _onto_chunks(
 
     `edges` are first and end elements of the chunks along each axis, counted as the pieces' output.
 
-    Along an axis, pieces of elements 0..4, 4..6 and 6..8, of which the middle one is present, and
-    chunks of 0..5 and 5..8: the chunks touch the pieces 0 to 1 and 1 to 2. With the running number
-    of present ones before each piece, 0 0 1 1, both chunks are found to touch one: 1 > 0, 1 > 0.
+    An example along one axis: pieces of elements 0..4, 4..6 and 6..8, and chunks of 0..5 and 5..8.
+    Only the middle piece is present. The chunks touch the pieces 0 to 1 and 1 to 2. Before each
+    piece there are 0, 0, 1, 1 present ones, so both chunks touch one: 1 > 0, 1 > 0.
     """
     box = []
     for number, (axis, (starts, stops)) in enumerate(zip(cross.axes, edges, strict=True)):

@@ -203,8 +203,8 @@ def as_coordinates(
     """The variables of groups, and one for each attribute that says something and differs.
 
     Attributes of a variable are called after both: ``DBZH_gain``. An input that has a variable
-    instead of the attribute is the result of combining others. An attribute whose values have no
-    place along a dimension, as the gain of tiles that lie beside each other, is left out.
+    instead of the attribute is the result of combining others. An attribute is left out
+    if its values have no place along a dimension, such as the gain of tiles in a mosaic.
 
     Parameters
     ----------

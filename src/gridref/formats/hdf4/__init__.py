@@ -182,7 +182,7 @@ class Stored:
     Attributes
     ----------
     tables
-        Its Vdata, some of which list chunks.
+        Its Vdata. Some of them list chunks.
     """
 
     elements: Elements
