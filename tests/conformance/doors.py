@@ -173,12 +173,7 @@ DOORS = (
     Door("portable", '`xr.open_zarr(open_store(c, "portable"))`', _store(view="portable")),
     Door("auto", "`xr.open_zarr(open_store(c))`", _store()),
     Door("fused", "the same, zarr's fused codec pipeline", _store(), "fused", samples=True),
-    Door(
-        "shards",
-        '`xr.open_zarr(open_store(c, shards="auto"))`',
-        _store(shards="auto"),
-        samples=True,
-    ),
+    Door("shards", '`xr.open_zarr(open_store(c, shards="auto"))`', _store(shards="auto")),
     Door(
         "shards, portable",
         '`xr.open_zarr(open_store(c, "portable", shards="auto"))`',

@@ -1,7 +1,6 @@
 """xarray's own backend tests, their files read through our doors.
 
-Those of NetCDF4 files: written by netCDF4 through all doors, by h5netcdf and in the classic model
-through the engine, as the other doors show what the same scan found. Not taken are
+Those of NetCDF4 files: written by netCDF4, by h5netcdf, and in the classic model. Not taken are
 `TestNetCDF4ViaDaskData` and `TestNetCDF4DataTree`, the first suite again with dask on xarray's side
 and as trees of one group, which would only take time.
 """
@@ -44,5 +43,13 @@ class TestZarrNetCDF4(_Through, suite.TestNetCDF4Data):
     door = "zarr"
 
 
+class TestZarrH5NetCDF(_Through, suite.TestH5NetCDFData):
+    door = "zarr"
+
+
 class TestVirtualNetCDF4(_Through, suite.TestNetCDF4Data):
+    door = "virtual"
+
+
+class TestVirtualH5NetCDF(_Through, suite.TestH5NetCDFData):
     door = "virtual"
