@@ -32,7 +32,6 @@ AWAY = 12  # pixels within which a tile is looked for
 MOST_AWAY = 2
 LEAST_ALIKE = 0.6
 WHITE = {"color": "white", "linewidth": 1.08}  # 1.5 pixels
-FINE = 2.5  # points of a reference for a pixel
 PIXELS = """
     (selector) => {
         const canvas = document.querySelector(selector);

@@ -28,8 +28,6 @@ from tests.by_name import by_name
 from tests.command import run_command
 from tests.uvicorn_server import running
 
-ZARR_DOORS = [name for name in DOORS if name not in ("own reader", "engine")]
-
 
 def made(path, *names):
     with h5py.File(path, "w") as file:

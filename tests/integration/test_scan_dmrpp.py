@@ -178,7 +178,6 @@ def test_each_kind_of_storage_is_as_in_our_scan_of_the_granule(
 
 # ---- what the samples of OPeNDAP describe -----------------------------------------------
 NOWHERE = "does not say where its values are"
-NO_LENGTH = "the length of its strings is not stated"
 REFUSED = {
     "chunked_scalar_string.h5": {"/scalar_big_string": "a pointer to one of variable length"},
     "compound_simple_scalar_memb_str_array.h5": {"/DSC_scalar_base_array": "type String"},

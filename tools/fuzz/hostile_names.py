@@ -183,7 +183,6 @@ _OTHER = np.arange(5)
 _SECONDS = 30
 _TOO_LONG = 431
 """The status of requests whose address is longer than the server takes."""
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 Maker = Callable[[Path, str], list[Path]]
 
@@ -700,9 +699,6 @@ DOORS: dict[str, Callable[[Case], None]] = {
     "virtual": _virtual, "changes": _changes,
 }  # fmt: skip
 """Ways in and out, by name."""
-
-_FOREIGN = ("xarray", "zarr", "virtualizarr")
-"""Those of others that may refuse a name in their own words, if the frame is theirs."""
 
 
 def try_name(role: str, name: str, folder: Path, doors: tuple[str, ...] = ()) -> dict[str, str]:
