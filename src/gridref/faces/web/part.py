@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import cftime
@@ -24,7 +25,7 @@ from gridref.faces.web.meaning import date_of
 from gridref.model.array import VirtualArray
 from gridref.model.conventions import compass_of, text_of
 from gridref.model.projection import SliceProjection
-from gridref.serve.plan import plan_with_overlays
+from gridref.serve.plan import ReadPlan, plan_with_overlays
 from gridref.serve.reader import Reader
 
 type Along = int | range
@@ -307,11 +308,15 @@ class Part:
             for along in self.chosen
         )
 
+    @cached_property
+    def _plan(self) -> ReadPlan:
+        plan, _ = plan_with_overlays(self.array, self.selection)
+        return plan
+
     @property
     def n_bytes(self) -> int:
         """Decoded bytes of all stored chunks that are read for it, at most."""
-        plan, _ = plan_with_overlays(self.array, self.selection)
-        return sum(cross.n_pieces * _largest(cross.array) for cross in plan.crosses)
+        return sum(cross.n_pieces * _largest(cross.array) for cross in self._plan.crosses)
 
     def cuts(self, axis: int) -> list[int]:
         """Where to cut it along a dimension: at edges of chunks, so that none is read twice.
@@ -319,8 +324,7 @@ class Part:
         Between two cuts are chunks of about `MOST_PIECE_BYTES`, decoded, or one row of them that is
         larger.
         """
-        plan, _ = plan_with_overlays(self.array, self.selection)
-        pieces = [cross.axes[axis].pieces for cross in plan.crosses]
+        pieces = [cross.axes[axis].pieces for cross in self._plan.crosses]
         starts = [each.out_start for each in pieces if isinstance(each, SliceProjection)]
         lines = np.unique(np.concatenate([np.zeros(1, np.int64), *starts]))
         at_once = max(1, len(lines) * MOST_PIECE_BYTES // max(1, self.n_bytes))
