@@ -277,7 +277,7 @@ def test_a_server_of_two_thousand_catalogs(visit: Visit) -> None:
         page.wait_for_url("**&page=2")
         assert rows.count() == 7
         assert page.get_by_label("from").input_value() == "1995"
-        page.locator(".preview[data-ready=drawn]").first.wait_for()
+        visit.wait("document.querySelector('.preview').dataset.ready === 'drawn'")
         opaque = page.evaluate(OPAQUE)
         assert opaque == [True, False, False]  # what is missing has no colour
         assert not visit.barriers()
