@@ -34,9 +34,7 @@ IMPORTS = (
     "gridref.api.verify", "gridref.faces.cli.described", "gridref.faces.cli.tabular",
     "gridref.faces.exports.kerchunk", "gridref.faces.exports.stac", "gridref.faces.xarray.engine",
     "gridref.codecs.core", "gridref.formats.hdf5.groups", "gridref.formats.hdf5.original",
-    "gridref.formats.hdf5.scanner", "gridref.formats.built_in",
-    "gridref.formats.built_in", "gridref.formats.tiff.scanner",
-    "gridref.formats.built_in",
+    "gridref.formats.built_in", "gridref.formats.tiff.structure",
     # xarray asks for these two when it meets an array that is not numpy's.
     "dask.array", "pint",
     "h5py", "kerchunk.xarray_backend", "netCDF4", "pandas", "pyarrow.compute", "pyarrow.parquet",

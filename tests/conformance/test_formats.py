@@ -30,6 +30,7 @@ from gridref.formats.built_in import (
     FITSScanner,
     GRIBScanner,
     HDF4Scanner,
+    HDF5Scanner,
     IcechunkScanner,
     JPEG2000Scanner,
     KerchunkScanner,
@@ -37,11 +38,10 @@ from gridref.formats.built_in import (
     NetCDF3Scanner,
     PrecomputedScanner,
     SAFEScanner,
+    TIFFScanner,
     WKWScanner,
     ZarrScanner,
 )
-from gridref.formats.hdf5.scanner import HDF5Scanner
-from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.testing.formats import Sample, ScannerTests
 from tests.b2nd_files import write_array
 from tests.dmrpp_files import write_dmrpp

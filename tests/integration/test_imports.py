@@ -141,7 +141,7 @@ def test_without_h5py_the_demonstration_says_what_it_left_out(tmp_path: Path) ->
 def test_no_package_hides_behind_a_call_of_its_name(folder: Path) -> None:
     """`gridref.scan` is a call, whatever is imported before or after it."""
     code = (
-        "import gridref.formats.hdf5.scanner, gridref.catalog, gridref.combine.mosaic\n"
+        "import gridref.formats.hdf5.groups, gridref.catalog, gridref.combine.mosaic\n"
         "import gridref\n"
         "assert gridref.scan('a.h5')['v'][2] == 2\n"
         "import gridref.formats.hdf5, gridref.api.scan\n"

@@ -375,7 +375,7 @@ def test_a_sibling_takes_less_work(tmp_path: Path) -> None:
                 variable[:] = np.random.default_rng(seed).random(10)
     # In a process of its own: this one may have scanned their like before.
     code = (
-        "import sys, gridref, gridref.formats.hdf5.scanner\n"
+        "import sys, gridref, gridref.formats.built_in\n"
         "from tests.work import counted_work\n"
         "for path in sys.argv[1:]:\n"
         "    with counted_work() as work:\n"

@@ -1,47 +1,22 @@
 """The scanners of gridref's own formats: how each is recognised, and what it reads.
 
 Recognising a file takes only this module. The module of a format is imported when a file of it is
-scanned: `OwnScanner.module` names it, and its function ``scan`` takes a location and options. HDF5
-and TIFF, which also describe how a file is organised, have scanners of their own.
+scanned: `OwnScanner.module` names it, and its function ``scan`` takes a location and options. The
+modules of HDF5 and TIFF also describe how a file is organised.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from gridref.extras import missing_package
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, OwnScanner
+from gridref.formats.scanner import About, OrganisedScanner, OwnScanner
 from gridref.io import is_local, read_file
 from gridref.model.array import VirtualGroup
-
-BUILT_IN = {
-    "tiff": "gridref.formats.tiff.scanner:TIFFScanner",
-    "kerchunk": "gridref.formats.built_in:KerchunkScanner",
-    "icechunk": "gridref.formats.built_in:IcechunkScanner",
-    "zarr": "gridref.formats.built_in:ZarrScanner",
-    "precomputed": "gridref.formats.built_in:PrecomputedScanner",
-    "netcdf3": "gridref.formats.built_in:NetCDF3Scanner",
-    "hdf4": "gridref.formats.built_in:HDF4Scanner",
-    "dmrpp": "gridref.formats.built_in:DMRppScanner",
-    "grib": "gridref.formats.built_in:GRIBScanner",
-    "b2nd": "gridref.formats.built_in:B2NDScanner",
-    "n5": "gridref.formats.built_in:N5Scanner",
-    "jpeg2000": "gridref.formats.built_in:JPEG2000Scanner",
-    "wkw": "gridref.formats.built_in:WKWScanner",
-    "fits": "gridref.formats.built_in:FITSScanner",
-    "safe": "gridref.formats.built_in:SAFEScanner",
-    "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
-}
-"""gridref's own formats, in the order in which they are tried, before those of other packages.
-
-HDF5 comes last: to exclude a signature behind a user's block takes reading more of a file.
-
-Its package metadata lists the same ones; they stand here so that they are found without it.
-"""
-
 
 # References to chunks in other files
 
@@ -301,6 +276,58 @@ class B2NDScanner(OwnScanner):
 # Single files
 
 
+class HDF5Scanner(OrganisedScanner):
+    """Scans HDF5 files, and NetCDF4 files, which are HDF5 files."""
+
+    name = "HDF5/NetCDF4"
+    module = "hdf5.groups"
+    suffixes = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf")
+    magic = (b"\x89HDF\r\n\x1a\n",)
+    first_bytes = 256 << 10
+    """Metadata is all over a file, and reading so many bytes takes as long as another request."""
+    reach = "anywhere"
+    """External links, external raw data and virtual datasets."""
+    about = About(
+        read="chunked, contiguous, compact and external storage, virtual datasets, links",
+        refused="by object: filters without a codec, types without a dtype",
+        codecs="deflate, shuffle, fletcher32, szip, LZF, Blosc, Zstandard, ZFP and others",
+        oracle="h5py",
+        native="depends on the filters",
+    )
+
+    def recognises(self, location: Location) -> bool:
+        """Whether the signature is at byte 0, 512, 1024 or any further power of two."""
+        near = (location.head[start : start + 8] for start in (0, 512, 1024, 2048))
+        return self.magic[0] in near or self.magic[0] in location.later
+
+
+class TIFFScanner(OrganisedScanner):
+    """Scans TIFF, BigTIFF and formats that are built on them."""
+
+    name = "TIFF"
+    module = "tiff.structure"
+    suffixes = (".tif", ".tiff")
+    magic = (b"II*\0", b"MM\0*", b"II+\0\x08\0\0\0", b"MM\0+\0\x08\0\0")
+    reach = "folder"
+    """The files of an OME-TIFF set."""
+    about = About(
+        read="TIFF, BigTIFF, GeoTIFF, COG, OME-TIFF and others",
+        refused="by image: compressions without a codec",
+        codecs="Deflate, LZW, PackBits, JPEG, JPEG 2000, Zstandard, LERC, WebP and others",
+        oracle="tifffile",
+        native="depends on the compression",
+    )
+
+    def recognises(self, location: Location) -> bool:
+        """Whether a file begins as in TIFF 6.0, Section 2 or the BigTIFF design.
+
+        Companion files of OME-TIFF are XML that names TIFF files.
+        """
+        head = location.head
+        is_xml = head.startswith((b"<?xml", b"<OME"))
+        return super().recognises(location) or (is_xml and b"<OME" in head)
+
+
 class NetCDF3Scanner(OwnScanner):
     """Scans NetCDF3 files; those named ``.nc`` may as well be NetCDF4, which is HDF5."""
 
@@ -418,3 +445,28 @@ class SAFEScanner(OwnScanner):
         return location.head.removeprefix(_BOM).startswith(b"<?xml") and bool(
             re.search(rb"<(\w+:)?Level-(1C|2A)_User_Product", location.head[:4096])
         )
+
+
+BUILT_IN: Mapping[str, OwnScanner] = {
+    "tiff": TIFFScanner(),
+    "kerchunk": KerchunkScanner(),
+    "icechunk": IcechunkScanner(),
+    "zarr": ZarrScanner(),
+    "precomputed": PrecomputedScanner(),
+    "netcdf3": NetCDF3Scanner(),
+    "hdf4": HDF4Scanner(),
+    "dmrpp": DMRppScanner(),
+    "grib": GRIBScanner(),
+    "b2nd": B2NDScanner(),
+    "n5": N5Scanner(),
+    "jpeg2000": JPEG2000Scanner(),
+    "wkw": WKWScanner(),
+    "fits": FITSScanner(),
+    "safe": SAFEScanner(),
+    "hdf5": HDF5Scanner(),
+}
+"""gridref's own formats, in the order in which they are tried, before those of other packages.
+
+HDF5 comes last: to exclude a signature behind a user's block takes reading more of a file.
+Its package metadata lists the same ones; they stand here so that they are found without it.
+"""

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from importlib import import_module
 from typing import Any
 
 from gridref.errors import Message, SourceFormatError
@@ -31,13 +30,6 @@ from gridref.formats.scanner import (
 )
 from gridref.io import DataNames, absolute_url, counted_traffic, expand_urls, is_local
 from gridref.model.array import VirtualGroup
-
-
-@cache
-def _built_in(reference: str) -> Scanner:
-    module, _, name = reference.partition(":")
-    scanner: Scanner = getattr(import_module(module), name)()
-    return scanner
 
 
 @cache
@@ -64,7 +56,7 @@ def scanners() -> Iterator[Scanner]:
     InvalidRequestError
         Naming the package, for a scanner of another package that cannot be used.
     """
-    yield from map(_built_in, BUILT_IN.values())
+    yield from BUILT_IN.values()
     yield from map(_added, plugins(GROUP, frozenset(BUILT_IN)).values())
 
 
@@ -201,7 +193,7 @@ def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup
     ):
         scanner = scanner_of(location)
         scanned = partial(scanner.scan, location, options)
-        if options.hints == "dmrpp" and scanner is _built_in(BUILT_IN["hdf5"]):
+        if options.hints == "dmrpp" and scanner is BUILT_IN["hdf5"]:
             from gridref.formats.dmrpp.hints import scan_hinted
 
             group = scan_hinted(scanned, location.opened, options)

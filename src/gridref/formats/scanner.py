@@ -207,11 +207,13 @@ class OwnScanner(Scanner):
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
         """Describe the file or folder at a location; raises as `Scanner.scan` does."""
-        module = import_module(f"gridref.formats.{self.module}")
         guard = refusing_damage(location.url) if self.any_error_is_damage else nullcontext()
         with located(location.place), guard:
-            group: VirtualGroup = module.scan(location, options)
+            group: VirtualGroup = self._imported().scan(location, options)
             return group
+
+    def _imported(self) -> Any:
+        return import_module(f"gridref.formats.{self.module}")
 
 
 @runtime_checkable
@@ -231,3 +233,14 @@ class Organised(Protocol):
             The places that a scan read.
         """
         ...
+
+
+class OrganisedScanner(OwnScanner):
+    """A scanner of ours whose module also has a function ``organisation``."""
+
+    def organisation(
+        self, location: Location, options: ScanOptions, metadata: MetadataPieces
+    ) -> Organisation:
+        """Describe how a file is organised, as `Organised.organisation` does."""
+        described: Organisation = self._imported().organisation(location, options, metadata)
+        return described

@@ -1,7 +1,7 @@
 """Turn an HDF5 or NetCDF4 file into a virtual group, and describe how the file is organised.
 
-`scan_hdf5` takes an open file and returns its groups, arrays and attributes, with a finding for
-each object. `hdf5_organisation` describes how the file keeps its metadata and what rewriting it
+`scan` takes an open file and returns its groups, arrays and attributes, with a finding for
+each object. `organisation` describes how the file keeps its metadata and what rewriting it
 with h5repack would gain.
 """
 
@@ -41,9 +41,9 @@ from gridref.formats.hdf5.tree import (
     is_not_a_variable,
     read_tree,
 )
+from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import Advice, MetadataPieces, Organisation
-from gridref.io import ScanFile
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import referred_names
 from gridref.model.scan_report import Fate
@@ -51,8 +51,9 @@ from gridref.model.scan_report import Fate
 # The file as a virtual group
 
 
-def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
+def scan(location: Location, options: ScanOptions) -> VirtualGroup:
     """Describe a file; raises as `gridref.formats.scan` does."""
+    file = location.opened
     with open_file(file, options) as opened:
         sibling = describe_as_sibling(opened, options)
         if sibling is not None:
@@ -195,11 +196,11 @@ _MOST_DESCRIPTION = 4
 """Packing metadata together is worth it if it is at most one in so many bytes of the file."""
 
 
-def hdf5_organisation(
-    file: ScanFile, options: ScanOptions, metadata: MetadataPieces
+def organisation(
+    location: Location, options: ScanOptions, metadata: MetadataPieces
 ) -> Organisation:
     """Describe an HDF5 file; raises as `gridref.formats.scan` does."""
-    with open_file(file, options) as opened:
+    with open_file(location.opened, options) as opened:
         root = read_tree(opened, options.max_objects)
         version = opened.bytes.read(len(SIGNATURE), 1, "the HDF5 superblock")[0]
         strategy, page_bytes = _file_space(opened.bytes)

@@ -1,7 +1,7 @@
 """Turn a TIFF file into a virtual group, and describe how the file is organised.
 
-`scan_tiff` takes an open file and returns its images as a group, without reading any pixels. It
-uses the plain reader, or tifffile for files that are not ordinary. `tiff_organisation` describes
+`scan` takes an open file and returns its images as a group, without reading any pixels. It
+uses the plain reader, or tifffile for files that are not ordinary. `organisation` describes
 how the file keeps its directories and what rewriting it as a COG would gain.
 
 In an archive of images on one grid, all directories are equal except for the offsets and sizes of
@@ -65,7 +65,7 @@ _Described = tuple[VirtualGroup, list[Finding]]
 """The group of a file, and the findings about it."""
 
 
-def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
+def scan(location: Location, options: ScanOptions) -> VirtualGroup:
     """Describe a TIFF file and the places of its chunks, without reading any of them.
 
     Parameters
@@ -302,10 +302,11 @@ _COG = "gdal_translate -of COG IN OUT"
 _IFDS_FIRST = b"LAYOUT=IFDS_BEFORE_DATA"
 
 
-def tiff_organisation(
-    file: ScanFile, options: ScanOptions, metadata: MetadataPieces
+def organisation(
+    location: Location, options: ScanOptions, metadata: MetadataPieces
 ) -> Organisation:
     """Describe a TIFF file by its chain of directories; raises as `gridref.formats.scan` does."""
+    file = location.opened
     if not file.size or file.read_many([0], [1]) == [b"<"]:
         return Organisation()  # OME-XML that names TIFF files
     window = Window(file)
