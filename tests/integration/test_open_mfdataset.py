@@ -62,6 +62,7 @@ CASES: list[dict[str, Any]] = [
     {"decode_times": False},
     {"mask_and_scale": False},
     {"drop_variables": ["name", "height"]},
+    {"drop_variables": "height", "coords": "minimal", "compat": "equals"},  # which differs
     {"data_vars": "minimal", "coords": "minimal", "compat": "override"},
     {"data_vars": "minimal", "coords": "all"},
     {"data_vars": "different", "coords": "different", "compat": "equals"},

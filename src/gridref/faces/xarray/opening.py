@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial, wraps
 from itertools import chain
 from typing import Any, Literal, get_args
 
@@ -30,6 +31,7 @@ from gridref.api.layout.layouts import (
     Mosaic,
     Ragged,
     Row,
+    Scanned,
     Stack,
     combine_nested,
     flat,
@@ -60,7 +62,7 @@ from gridref.model.scan_report import ScanReport
 from gridref.options import check_choice, check_names, options_of, verb
 from gridref.secrets import shown_address
 
-# Virtual variables
+# What the calls have in common
 
 _COMPARISONS = (
     "equals", "no_conflicts", "override", "identical", "broadcast_equals", "minimal"
@@ -69,56 +71,52 @@ _COMPARISONS = (
 _OVERLAP = {"by_coords": "raise", "nested": "keep"}
 
 
-Repeated = str | Collection[str] | None
+type Names = str | Iterable[str] | None
+type Repeated = str | Collection[str] | None
+type Rules = Callable[[Iterable[VirtualGroup]], CombineOptions]
+"""The rules of combining for some groups, whose variables they name."""
 
 
-@dataclass(frozen=True)
-class Rules:
-    """How files are combined, with rules for data variables and for coordinates, as in xarray.
+def _known_rules(compat: str, options: Mapping[str, Any]) -> CombineOptions:
+    """The rules of combining that name no variables."""
+    check_choice("compat", compat, _COMPARISONS)
+    seen: Any = "override" if compat == "override" else "equals"
+    return CombineOptions(compat=seen, **with_converter(options_of(CombineOptions, options)))
 
-    Attributes
-    ----------
-    options
-        All other rules.
-    data_vars, coords
-        Which variables without the dimension are repeated along it: ``"minimal"``, ``"different"``
-        or ``"all"``, or the names of those that are. With `data_vars` None data variables are
-        stacked along a new dimension, and none is repeated along an existing one.
+
+def _rules(known: CombineOptions, data_vars: Repeated, coords: Repeated) -> Rules:
+    """The rules of combining, with those for data variables and for coordinates as in xarray.
+
+    With `data_vars` None data variables are stacked along a new dimension, and none is repeated
+    along an existing one.
 
     Raises
     ------
     InvalidRequestError
-        For another text.
+        For another text; by the rules, for the name of a variable that no group has.
     """
+    for name, wanted in (("data_vars", data_vars), ("coords", coords)):
+        if isinstance(wanted, str):
+            check_choice(name, wanted, get_args(Repeat))
 
-    options: CombineOptions = field(default_factory=CombineOptions)
-    data_vars: Repeated = None
-    coords: Repeated = "minimal"
+    def rules(groups: Iterable[VirtualGroup]) -> CombineOptions:
+        if data_vars is None and coords == "minimal":
+            return known
+        names: set[str] = set()
+        coordinates: set[str] = set()
+        for group in groups:
+            names |= group.arrays.keys()
+            coordinates |= coordinate_names(group.arrays, group.attrs)
+        repeated = _repeated("coords", coords, coordinates)
+        if data_vars is not None:
+            repeated |= _repeated("data_vars", data_vars, names - coordinates)
+        return replace(known, repeated={**repeated, **known.repeated})
 
-    def __post_init__(self) -> None:
-        for name in ("data_vars", "coords"):
-            if isinstance(getattr(self, name), str):
-                check_choice(name, getattr(self, name), get_args(Repeat))
-
-    def of(self, groups: Sequence[VirtualGroup]) -> CombineOptions:
-        """The options for some groups.
-
-        Raises
-        ------
-        InvalidRequestError
-            For the name of a variable that no group has.
-        """
-        if self.data_vars is None and self.coords == "minimal":
-            return self.options
-        known = {name for group in groups for name in group.arrays}
-        coordinates = set().union(*(coordinate_names(g.arrays, g.attrs) for g in groups))
-        repeated = _rules_of("coords", self.coords, coordinates)
-        if self.data_vars is not None:
-            repeated |= _rules_of("data_vars", self.data_vars, known - coordinates)
-        return replace(self.options, repeated={**repeated, **self.options.repeated})
+    return rules
 
 
-def _rules_of(option: str, wanted: Repeated, names: Collection[str]) -> dict[str, Any]:
+def _repeated(option: str, wanted: Repeated, names: Collection[str]) -> dict[str, Any]:
+    """The rule for each variable."""
     if isinstance(wanted, str):
         return dict.fromkeys(names, wanted)
     listed = list(wanted or ())
@@ -128,6 +126,105 @@ def _rules_of(option: str, wanted: Repeated, names: Collection[str]) -> dict[str
 
 class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):
     """Files cannot be combined. It is also xarray's `MergeError` and `AlignmentError`."""
+
+
+def _raises_as_xarray[**P, R](call: Callable[P, R]) -> Callable[P, R]:
+    """Let what a call raises of combining be caught as errors of xarray, too."""
+
+    @wraps(call)
+    def raising(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return call(*args, **kwargs)
+        except CombineError as error:
+            raise CombiningError(error.problems) from None
+
+    return raising
+
+
+def _of_group(scanned: Scanned, group: str | None) -> Scanned:
+    """One group of each file, with the report of the whole file."""
+    for url, root in scanned:
+        yield url, subgroup(root, group).with_changes(groups={}, report=root.report)
+
+
+def _prepared[X: (xr.Dataset, xr.DataTree)](
+    scanned: Scanned,
+    dropped: Names,
+    preprocess: Callable[[X], X] | None,
+    show: Callable[[VirtualGroup], X],
+    back: Callable[[X], VirtualGroup],
+) -> Scanned:
+    """What was scanned, without some variables and as it is preprocessed.
+
+    Parameters
+    ----------
+    show, back
+        Turn a group into what `preprocess` takes, and what it returns into a group.
+    """
+    for url, scan in scanned:
+        part = _without(scan, dropped)
+        if preprocess is not None:
+            shown = show(part)
+            shown.encoding["source"] = shown_address(url)
+            part = back(preprocess(shown)).with_changes(report=scan.report)
+        yield url, part
+
+
+def _without(group: VirtualGroup, dropped: Names) -> VirtualGroup:
+    """A group without variables of these names, at any depth."""
+    names = {dropped} if isinstance(dropped, str) else set(dropped or ())
+    return group.with_changes(
+        arrays={name: array for name, array in group.arrays.items() if name not in names},
+        groups={name: _without(below, names) for name, below in group.groups.items()},
+    )
+
+
+def _placed(
+    tree: Sequence[Any],
+    groups: Mapping[str, VirtualGroup],
+    concat_dim: str | Sequence[str | None] | None,
+    combine: Literal["by_coords", "nested"],
+    rules: Rules,
+    read: Read,
+    way: Layout | None = None,
+    *,
+    by_label: bool = False,
+) -> Combination:
+    """Combine groups as xarray's ``open_mfdataset`` does, or by another layout.
+
+    Parameters
+    ----------
+    tree
+        The addresses of the files, as they are nested.
+    groups
+        What was scanned of each address.
+    way
+        The layout, in place of `combine`.
+    by_label
+        Whether what files share is that of the first by its labels, as in xarray, and not of the
+        first given.
+    """
+    single = concat_dim is None or isinstance(concat_dim, str)
+    dims: list[str | None] = [concat_dim] if single else list(concat_dim)  # type: ignore[list-item, arg-type]
+    named = tuple(dim for dim in dims if dim)
+    read = with_labels_at_hand(groups.values(), read, kept_elements)
+    alike = rules(groups.values())
+    if way is None and combine == "nested":
+        return combine_nested(nested_alike(tree, groups), dims, read, alike)
+    urls = list(groups)
+    if by_label:
+        facts = Facts(urls, list(groups.values()), read)
+        with suppress(TypeError):  # labels of several types
+            urls = [urls[number] for number in facts.by_labels]
+    if way is None and len(groups) == 1 and len(named) < 2:
+        way, named = Row(), ()
+    way = way or Row("by_coords")
+    way.check(named, "label")
+    ordered = [(url, groups[url]) for url in way.ordered(urls)]
+    return way.laid_out(ordered, Combining(read, alike, named))
+
+
+# Virtual variables
 
 
 @verb(Loading, ScanOptions)
@@ -162,9 +259,11 @@ def open_virtual_dataset(
     allow = asked.pop("allow", None)
     scan = ScanOptions(**asked) if asked else None  # catalogs are not scanned, and refuse it
     root = open_data(file, storage_options, allow=allow, job=Job(scan=scan))
-    part = subgroup(root, group)
-    source = None if isinstance(file, VirtualGroup) else os.fspath(file)
-    return group_to_dataset(part, reader_for(storage_options), loading, source)
+    part = _without(subgroup(root, group), loading.drop_variables)
+    dataset = group_to_dataset(part, reader_for(storage_options), loading)
+    if not isinstance(file, VirtualGroup):
+        dataset.encoding["source"] = shown_address(os.fspath(file))
+    return dataset
 
 
 @verb(
@@ -174,6 +273,7 @@ def open_virtual_dataset(
     hidden=("variables", "repeated"),
 )
 @keeps_at_hand
+@_raises_as_xarray
 def open_virtual_mfdataset(
     files: Url | Iterable[Url] | Sequence[Any],
     concat_dim: str | Sequence[str | None] | None = None,
@@ -243,8 +343,8 @@ def open_virtual_mfdataset(
     check_choice("combine", combine, ("by_coords", "nested"))
     reader = reader_for(storage_options)
     loading = Loading(**options_of(Loading, options))
-    given = {**options, "overlap": overlap or _OVERLAP[combine]}
-    rules = rules_of(data_vars, coords, compat, given)
+    known = _known_rules(compat, {**options, "overlap": overlap or _OVERLAP[combine]})
+    rules = _rules(known, data_vars, coords)
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
     sought = Labels() if layout is None else layout.sought
     if sought.inventory is not None:
@@ -263,17 +363,13 @@ def open_virtual_mfdataset(
                 )
             )
 
-    def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
-        part = _without(subgroup(root, group).with_changes(groups={}), loading.drop_variables)
-        if preprocess is not None:
-            part = dataset_to_group(preprocess(group_to_dataset(part, reader, loading, url)))
-        return part.with_changes(report=root.report)
-
     tree = nested_urls(files, storage_options)
-    joining = Joining(sought.of_variables, reader.read, rules.options)
-    joined = joining.each((u, prepared(u, root)) for u, root in scan_each(flat(tree), scanning))
-    done = placed(tree, joined, concat_dim, combine, rules, reader.read, way)
-    dataset = group_to_dataset(done.unwrap(), reader, loading)
+    scanned = _of_group(scan_each(flat(tree), scanning), group)
+    show = partial(group_to_dataset, reader=reader, loading=loading)
+    parts = _prepared(scanned, loading.drop_variables, preprocess, show, dataset_to_group)
+    joining = Joining(sought.of_variables, reader.read, known)
+    done = _placed(tree, dict(joining.each(parts)), concat_dim, combine, rules, reader.read, way)
+    dataset = show(done.unwrap())
     dataset.encoding["drift"] = joining.told(done.report)
     return dataset
 
@@ -285,6 +381,7 @@ def open_virtual_mfdataset(
     hidden=("variables", "repeated"),
 )
 @keeps_at_hand
+@_raises_as_xarray
 def open_virtual_datatree(
     files: Url | Iterable[Url],
     concat_dim: str | Sequence[str] | None = None,
@@ -328,7 +425,8 @@ def open_virtual_datatree(
     """
     reader = reader_for(storage_options)
     loading = Loading(**options_of(Loading, options))
-    rules = rules_of(data_vars, coords, compat, {**options, "overlap": overlap})
+    known = _known_rules(compat, {**options, "overlap": overlap})
+    rules = _rules(known, data_vars, coords)
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
     alone = concat_dim is None and isinstance(files, str | os.PathLike)
     urls = [os.fspath(files)] if alone else expand_files(files, storage_options)  # type: ignore[arg-type]
@@ -336,108 +434,18 @@ def open_virtual_datatree(
         raise InvalidRequestError(
             f"{len(urls)} files need a dimension to combine along: give concat_dim"
         )
-
-    def prepared() -> Iterator[VirtualGroup]:
-        for _, root in scan_each(urls, scanning):
-            part = _without(root, loading.drop_variables)
-            if preprocess is not None:
-                part = tree_to_group(preprocess(group_to_tree(part, reader, loading)))
-            yield part.with_changes(report=root.report)
-
-    if concat_dim is None:
-        (group,), report = prepared(), DriftReport((), tuple(urls))
-    else:
-        parts = prepared()
-        first = next(parts)
-        named = rules.of([part for _, part in first.walk()])
+    show = partial(group_to_tree, reader=reader, loading=loading)
+    scanned = scan_each(urls, scanning)
+    prepared = _prepared(scanned, loading.drop_variables, preprocess, show, tree_to_group)
+    parts = (part for _, part in prepared)
+    first = next(parts)
+    done = Combination(first, DriftReport((), tuple(urls)))
+    if concat_dim is not None:
+        named = rules(part for _, part in first.walk())
         done = combine(chain([first], parts), concat_dim, read=reader.read, options=named)
-        if done.group is None:
-            raise CombiningError(done.problems)
-        group, report = done.group, done.report
-    tree = group_to_tree(group, reader, loading)
-    tree.encoding["drift"] = report
+    tree = show(done.unwrap())
+    tree.encoding["drift"] = done.report
     return tree
-
-
-def placed(
-    tree: Sequence[Any],
-    scanned: Iterable[tuple[str, VirtualGroup]],
-    concat_dim: str | Sequence[str | None] | None,
-    combine: Literal["by_coords", "nested"],
-    rules: Rules,
-    read: Read,
-    way: Layout | None = None,
-    *,
-    by_label: bool = False,
-) -> Combination:
-    """Combine groups as xarray's ``open_mfdataset`` does, or by another layout.
-
-    Parameters
-    ----------
-    tree
-        The addresses of the files, as they are nested.
-    scanned
-        Addresses and groups.
-    way
-        The layout, in place of `combine`.
-    by_label
-        Whether what files share is that of the first by its labels, as in xarray, and not of the
-        first given.
-    """
-    single = concat_dim is None or isinstance(concat_dim, str)
-    dims: list[str | None] = [concat_dim] if single else list(concat_dim)  # type: ignore[list-item, arg-type]
-    named = tuple(dim for dim in dims if dim)
-    try:
-        groups = dict(scanned)
-        read = with_labels_at_hand(groups.values(), read, kept_elements)
-        if by_label and combine == "by_coords":
-            groups = _by_label(groups, read)
-        alike = rules.of(list(groups.values()))
-        if way is None and combine == "nested":
-            done = combine_nested(nested_alike(tree, groups), dims, read, alike)
-        else:
-            if way is None and len(groups) == 1 and len(named) < 2:
-                way, named = Row(), ()
-            way = way or Row("by_coords")
-            way.check(named, "label")
-            ordered = [(url, groups[url]) for url in way.ordered(list(groups))]
-            done = way.laid_out(ordered, Combining(read, alike, named))
-    except CombineError as error:
-        raise CombiningError(error.problems) from None
-    if done.group is None:
-        raise CombiningError(done.problems)
-    return done
-
-
-def _by_label(groups: Mapping[str, VirtualGroup], read: Read) -> dict[str, VirtualGroup]:
-    """Files in the order of their labels."""
-    urls = list(groups)
-    facts = Facts(urls, list(groups.values()), read)
-    with suppress(TypeError):  # labels of several types
-        urls = [urls[number] for number in facts.by_labels]
-    return {url: groups[url] for url in urls}
-
-
-def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
-    """A group without variables of these names, at any depth."""
-    names = set(dropped)
-    return group.with_changes(
-        arrays={name: array for name, array in group.arrays.items() if name not in names},
-        groups={name: _without(below, names) for name, below in group.groups.items()},
-    )
-
-
-def rules_of(
-    data_vars: str | Collection[str] | None,
-    coords: str | Collection[str],
-    compat: str,
-    options: Mapping[str, Any],
-) -> Rules:
-    """Rules of combining, translated from xarray's options."""
-    check_choice("compat", compat, _COMPARISONS)
-    seen: Any = "override" if compat == "override" else "equals"
-    given = with_converter(options_of(CombineOptions, options))
-    return Rules(CombineOptions(compat=seen, **given), data_vars, coords)
 
 
 # Ordinary lazy variables
@@ -464,6 +472,7 @@ class Decoding:
 
 @verb(Decoding, ScanOptions, CombineOptions, hidden=("variables", "repeated"))
 @keeps_at_hand
+@_raises_as_xarray
 def open_mfdataset(
     files: Url | Iterable[Url] | Sequence[Any],
     chunks: Any = None,
@@ -535,49 +544,34 @@ def open_mfdataset(
         raise InvalidRequestError(
             Message("concat_dim needs ", Option("combine", "nested"), ", as in xarray")
         )
-    known = xr.get_options()  # type: ignore[no-untyped-call]
-    usual = _DEFAULTS[bool(known["use_new_combine_kwarg_defaults"])]
-    options |= {"join": usual["join"] if join is None else join}
-    rules = rules_of(
-        usual["data_vars"] if data_vars is None else data_vars,
-        usual["coords"] if coords is None else coords,
-        usual["compat"] if compat is None else compat,
-        {**options, "overlap": overlap or _OVERLAP[combine]},
-    )
-    opening = _Opening(chunks, storage_options, options_of(Decoding, options))
-    scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
-    failures = Failures(_running(work, errors))
+    asked = {"data_vars": data_vars, "coords": coords, "compat": compat, "join": join}
+    settings = xr.get_options()  # type: ignore[no-untyped-call]
+    usual = _DEFAULTS[bool(settings["use_new_combine_kwarg_defaults"])]
+    how = {**usual, **{name: own for name, own in asked.items() if own is not None}}
+    options |= {"join": how["join"], "overlap": overlap or _OVERLAP[combine]}
+    rules = _rules(_known_rules(how["compat"], options), how["data_vars"], how["coords"])
     tree = nested_urls(files, storage_options)
-    held: dict[str, Mapping[str, Any]] = {}
-
-    def prepared() -> Iterator[tuple[str, VirtualGroup]]:
-        run = _running(work, errors)
-        for url, root in scan_each(flat(tree), scanning, run, failures=failures):
-            part = subgroup(root, group).with_changes(groups={})
-            if preprocess is not None:
-                part = dataset_to_group(preprocess(opening.dataset(part, url)))
-            held[url] = part.attrs
-            yield url, part.with_changes(report=root.report)
-
+    scanned = _of_group(_scanned(flat(tree), options, storage_options, work, errors), group)
+    dropped, show = _lazily(xr.open_dataset, options, storage_options)
+    groups = dict(_prepared(scanned, dropped, preprocess, show, dataset_to_group))
     read = reader_for(storage_options).read
-    done = placed(tree, prepared(), concat_dim, combine, rules, read, by_label=True)
-    if errors == "warn":
-        warn_of_left_out(ScanReport(failures.findings))
+    done = _placed(tree, groups, concat_dim, combine, rules, read, by_label=True)
     whole = done.unwrap()
     if attrs_file is not None:
         (address,) = expand_files([attrs_file], storage_options)
-        if address not in held:
+        if address not in groups:
             raise InvalidRequestError(
                 f"attrs_file is not one of the files: {shown_address(address)}"
             )
-        whole = whole.with_changes(attrs=held[address])
-    dataset = opening.dataset(whole, chunked=True)
+        whole = whole.with_changes(attrs=groups[address].attrs)
+    dataset: xr.Dataset = show(whole, chunks=chunks)
     dataset.encoding["drift"] = done.report
     return dataset
 
 
 @verb(Decoding, ScanOptions, CombineOptions)
 @keeps_at_hand
+@_raises_as_xarray
 def open_mfdatatree(
     files: Url | Iterable[Url],
     chunks: Any = None,
@@ -616,64 +610,38 @@ def open_mfdatatree(
         With every problem, if the files do not fit together.
     """
     check_choice("errors", errors, ("raise", "warn", "ignore"))
-    opening = _Opening(chunks, storage_options, options_of(Decoding, options))
-    scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
     job = Job(concat_dim, combine=CombineOptions(**options_of(CombineOptions, options)))
-    run, read = _running(work, errors), reader_for(storage_options).read
-    failures = Failures(run)
-    scanned = []
-    for url, root in scan_each(
-        expand_files(files, storage_options), scanning, run, failures=failures
-    ):
-        part = root
-        if preprocess is not None:
-            part = tree_to_group(preprocess(opening.tree(root, url)))
-        scanned.append((url, part.with_changes(report=root.report)))
-    if errors == "warn":
-        warn_of_left_out(ScanReport(failures.findings))
-    try:
-        done = job.found_or_laid_out(scanned, read)
-        tree = opening.tree(done.unwrap(), chunked=True)
-    except CombineError as error:
-        raise CombiningError(error.problems) from None
+    urls = expand_files(files, storage_options)
+    scanned = _scanned(urls, options, storage_options, work, errors)
+    dropped, show = _lazily(xr.open_datatree, options, storage_options)
+    parts = _prepared(scanned, dropped, preprocess, show, tree_to_group)
+    done = job.found_or_laid_out(parts, reader_for(storage_options).read)
+    tree: xr.DataTree = show(done.unwrap(), chunks=chunks)
     tree.encoding["drift"] = done.report
     return tree
 
 
-@dataclass(frozen=True)
-class _Opening:
-    """How groups are shown: with the engine, decoded by xarray."""
-
-    chunks: Any
-    storage_options: Mapping[str, Any] | None
-    decoding: Mapping[str, Any]
-
-    def dataset(
-        self, group: VirtualGroup, source: str | None = None, *, chunked: bool = False
-    ) -> xr.Dataset:
-        dataset = xr.open_dataset(group, **self._how(chunked))  # type: ignore[arg-type]
-        if source is not None:
-            dataset.encoding["source"] = shown_address(source)
-        return dataset
-
-    def tree(
-        self, group: VirtualGroup, source: str | None = None, *, chunked: bool = False
-    ) -> xr.DataTree:
-        tree = xr.open_datatree(group, **self._how(chunked))  # type: ignore[arg-type]
-        if source is not None:
-            tree.encoding["source"] = shown_address(source)
-        return tree
-
-    def _how(self, chunked: bool) -> dict[str, Any]:
-        return {
-            "engine": "gridref",
-            "chunks": self.chunks if chunked else None,
-            "storage_options": self.storage_options,
-            **self.decoding,
-        }
-
-
-def _running(work: Url | bool, errors: str) -> RunOptions:
-    """Where scans are kept, and what becomes of files that fail."""
+def _scanned(
+    urls: Sequence[str],
+    options: Mapping[str, Any],
+    storage_options: Mapping[str, Any] | None,
+    work: Url | bool,
+    errors: str,
+) -> Iterator[tuple[str, VirtualGroup]]:
+    """Scan files; `work` and `errors` are as for `open_mfdataset`."""
     folder = (user_folder() if work else None) if isinstance(work, bool) else os.fspath(work)
-    return RunOptions(work=folder, on_error="raise" if errors == "raise" else "skip")
+    run = RunOptions(work=folder, on_error="raise" if errors == "raise" else "skip")
+    scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
+    failures = Failures(run)
+    yield from scan_each(urls, scanning, run, failures=failures)
+    if errors == "warn":
+        warn_of_left_out(ScanReport(failures.findings))
+
+
+def _lazily(
+    opener: Any, options: Mapping[str, Any], storage_options: Mapping[str, Any] | None
+) -> tuple[Names, Any]:
+    """The variables to drop, and a function of xarray with the options to show the others."""
+    decoding = options_of(Decoding, options)
+    dropped = decoding.pop("drop_variables", None)
+    return dropped, partial(opener, engine="gridref", storage_options=storage_options, **decoding)

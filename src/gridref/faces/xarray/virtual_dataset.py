@@ -34,7 +34,6 @@ from gridref.faces.xarray.lazy import is_lazy, lazy_virtual_array
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import TimeBase, is_time_like
 from gridref.options import refuses_unknown
-from gridref.secrets import shown_address
 from gridref.serve.reader import Reader
 
 # Indexes of undecoded times, which keep the times of two files apart
@@ -148,7 +147,6 @@ def group_to_dataset(
     group: VirtualGroup,
     reader: Reader | None = None,
     loading: Loading | None = None,
-    source: str | None = None,
 ) -> xr.Dataset:
     """Turn the arrays of a group into a virtual dataset; groups below are left out.
 
@@ -156,14 +154,10 @@ def group_to_dataset(
     ----------
     reader
         Reads variables that are loaded, and stored elements that have to be compared.
-    source
-        The file, which xarray keeps as ``encoding["source"]``.
     """
     reader = reader_for() if reader is None else reader
     loading = Loading() if loading is None else loading
-    arrays = {
-        name: array for name, array in group.arrays.items() if name not in loading.drop_variables
-    }
+    arrays = group.arrays
     arrays_with_units = _with_parents_units(arrays)
     labels = {name for name, array in arrays.items() if array.dims == (name,)}
     wanted = labels if loading.loadable_variables is None else loading.loadable_variables
@@ -192,8 +186,6 @@ def group_to_dataset(
         {name: value for name, value in group.attrs.items() if name != "coordinates"},
     )
     dataset.encoding["unlimited_dims"] = set(group.unlimited_dims)
-    if source is not None:
-        dataset.encoding["source"] = shown_address(source)
     return dataset
 
 
