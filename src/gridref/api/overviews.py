@@ -59,7 +59,6 @@ from gridref.model.indexing import isel
 from gridref.model.overlay import (
     Box,
     Cover,
-    factors_of,
     group_of_level,
     whole_windows,
     windows_of,
@@ -77,24 +76,13 @@ type _Draft = Draft[OverviewEntry, LevelSheet, LevelsPlan]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
-    """Writes what the overview of an array lacks.
-
-    Attributes
-    ----------
-    factors, n_levels, method, to, codec
-        What the overview is to be, as `OverviewEntry` has it.
-    """
-
-    factors: tuple[int, ...]
-    n_levels: int
-    method: str
-    to: str | os.PathLike[str] | None
-    codec: str
+    """Writes what the overview of an array lacks."""
 
     def planned(self, base: Base) -> _Draft | None:
         """The next sheet to write; None if the overview is whole."""
         array = array_to_write(base.group, self.path)
-        overview = self._overview(base, array)
+        wanted = replace(self.wanted, missing=MissingValues.of(array).key)
+        overview = known_or_new(wanted, base.root.snapshot.overviews)
         if is_current(overview, array):
             return None
         whole: Box = tuple((0, extent) for extent in array.shape)
@@ -107,7 +95,7 @@ class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
             ]
             missing += without(whole, held)
         target = target_of(missing, overview.served)
-        box = whole_windows(target, factors_of(self.factors, self.n_levels), array.shape)
+        box = whole_windows(target, overview.windows(overview.n_levels), array.shape)
         shape = tuple(high - low for low, high in box)
         cover = Cover(0, (0,) * array.ndim, tuple(low for low, _ in box), shape)
         sheet, plan = self._sheet(base, array, overview, box)
@@ -138,23 +126,8 @@ class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
 
     @property
     def _said(self) -> str:
-        return f"{self.path}: {self.method}, {self.n_levels} level{'s' * (self.n_levels != 1)}"
-
-    def _overview(self, base: Base, array: VirtualArray) -> OverviewEntry:
-        """The overview that is asked for: the one that is there, or a new one."""
-        to = stored_folder(base.folder.url, self.to)
-        missing = MissingValues.of(array).key
-        wanted = OverviewEntry(
-            id=new_id(),
-            array=self.path,
-            to=to,
-            codec=self.codec,
-            factors=self.factors,
-            n_levels=self.n_levels,
-            method=self.method,
-            missing=missing,
-        )
-        return known_or_new(wanted, base.root.snapshot.overviews)
+        n_levels = self.wanted.n_levels
+        return f"{self.path}: {self.wanted.method}, {n_levels} level{'s' * (n_levels != 1)}"
 
     def _sheet(
         self, base: Base, array: VirtualArray, overview: OverviewEntry, box: Box
@@ -163,17 +136,10 @@ class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
         part = isel(array, {axis: slice(*along) for axis, along in enumerate(box)})
         is_label = array.dims == (self.path.rpartition("/")[2],)
         dtype = np.dtype(np.float64) if is_label and array.dtype.kind in "iu" else array.dtype
-        coarsening = Coarsening(
-            self.method,
-            self.factors,
-            self.n_levels,
-            MissingValues.of(array),
-            meant_dtype(array),
-            dtype,
-        )
+        coarsening = coarsening_of(overview, array, dtype)
         is_near = is_local(resolved_url(overview.to, base.folder.url))
         resources = Resources(self.memory, self.n_threads, requests_for(part), is_streamed=is_near)
-        plan = plan_levels(part, coarsening, self.codec, resources)
+        plan = plan_levels(part, coarsening, overview.codec, resources)
         levels = []
         for view in plan.views:
             assert view.shards is not None
@@ -181,9 +147,15 @@ class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
             levels.append(LevelEntry(shards, encoding_of(view)))
         content = base.root.snapshot.root.all_arrays()[self.path].content
         documents = [view.metadata.to_json() for view in plan.views]
-        name = sheet_name([self.path, content, box, self.method, documents], overview.sheets)
+        name = sheet_name([self.path, content, box, overview.method, documents], overview.sheets)
         sheet = LevelSheet(name=name, shape=part.shape, content=content, levels=tuple(levels))
         return sheet, plan
+
+
+def coarsening_of(entry: OverviewEntry, array: VirtualArray, dtype: np.dtype[Any]) -> Coarsening:
+    """How the levels of an overview are made, with elements of a dtype."""
+    missing, meant = MissingValues.of(array), meant_dtype(array)
+    return Coarsening(entry.method, entry.factors, entry.n_levels, missing, meant, dtype)
 
 
 def overviews(
@@ -207,22 +179,28 @@ def overviews(
     base = read_base(keeper.access())
     found = array_to_write(base.group, path)
     factors, n_levels = _checked(base.group, path, found, factor, levels, method)
-    run = Overviews(
-        keeper=keeper,
-        path=path,
-        memory=bytes_of("memory", memory),
-        n_threads=n_threads,
-        progress=progress,
+    wanted = OverviewEntry(
+        id=new_id(),
+        array=path,
+        to=stored_folder(base.folder.url, to),
+        codec=codec,
         factors=factors,
         n_levels=n_levels,
         method=method,
-        to=to,
-        codec=codec,
+        missing=MissingValues.of(found).key,
+    )
+    run = Overviews(
+        keeper=keeper,
+        wanted=wanted,
+        memory=bytes_of("memory", memory),
+        n_threads=n_threads,
+        progress=progress,
     )
     if dry_run:
         return keeper.reported(ScanReport(lines=tuple(run.described(base))))
     for label in _labels(base.group, path, found, factors, keeper.storage_options):
-        replace(run, path=label, factors=(factor,), method="mean", progress=None).run()
+        own = replace(wanted, array=label, factors=(factor,), method="mean")
+        replace(run, wanted=own, progress=None).run()
     return keeper.reported(ScanReport(lines=tuple(run.run())))
 
 

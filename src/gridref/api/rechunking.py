@@ -87,32 +87,6 @@ KEPT_BYTES = 256 * 2**10
 """Decoded size up to which labels are kept in the catalog's tables, without objects."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What an overlay is asked to be.
-
-    Attributes
-    ----------
-    chunks
-        Chunk lengths by dimension: -1 for all of it; of dimensions left out a fitting one.
-    where
-        First and last label by dimension, as for a slice of `xarray.Dataset.sel`.
-    to
-        Address of the folder, in which the overlay gets a folder of its own; None for one in the
-        catalog.
-    shards
-        Shard lengths by dimension: multiples of the chunks; None for fitting ones.
-    codec
-        Name of the codec.
-    """
-
-    chunks: Mapping[str, int]
-    where: Mapping[str, slice] | None = None
-    to: str | os.PathLike[str] | None = None
-    shards: Mapping[str, int] | None = None
-    codec: str = "shuffle-zstd"
-
-
 type _Draft = Draft[OverlayEntry, SheetEntry, RewritePlan]
 
 
@@ -122,13 +96,16 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
 
     Attributes
     ----------
-    asked
-        What the overlay is to be.
+    where
+        Labels of what it is to hold, by dimension.
+    shards
+        Shard lengths by dimension: -1 for all of it; others fit the memory.
     pool
         Workers that write; None for this process.
     """
 
-    asked: Asked
+    where: Mapping[str, slice]
+    shards: Mapping[str, int]
     pool: Pool | None = None
 
     def planned(self, base: Base) -> _Draft | None:
@@ -141,8 +118,8 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
             little memory.
         """
         array = array_to_write(base.group, self.path)
-        overlay = self._overlay(base, array)
-        box = box_of(base.group, self.path, self.asked.where or {}, self.keeper.storage_options)
+        overlay = known_or_new(self.wanted, entries_of(base.group, self.path))
+        box = box_of(base.group, self.path, self.where, self.keeper.storage_options)
         held = [each.box for each in overlay.served]
         missing = [
             piece
@@ -225,23 +202,6 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
             return own_folder(draft.sheet.name)
         return os.path.join(folder, DRAFTS, SPILL)
 
-    def _overlay(self, base: Base, array: VirtualArray) -> OverlayEntry:
-        """The overlay that is asked for: the one that is there, or a new one."""
-        lengths = _checked_lengths("chunks", self.asked.chunks, array)
-        where = _as_labels(self.asked.where or {})
-        check_names("the array", where, array.dims, kind="dimension")
-        chunks = tuple(lengths.get(dim, 0) for dim in array.dims)
-        to = stored_folder(base.folder.url, self.asked.to)
-        wanted = OverlayEntry(
-            id=new_id(),
-            array=self.path,
-            to=to,
-            codec=self.asked.codec,
-            chunks=chunks,
-            where=where,
-        )
-        return known_or_new(wanted, entries_of(base.group, self.path))
-
     def _sheet(
         self, base: Base, array: VirtualArray, overlay: OverlayEntry, box: Box
     ) -> tuple[SheetEntry, RewritePlan]:
@@ -249,7 +209,7 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
         part = isel(array, {axis: slice(*along) for axis, along in enumerate(box)})
         chunk_shape = chunk_shape_of(overlay.chunks, part)
         grid = ChunkGrid.regular(part.shape, chunk_shape)
-        lengths = _checked_lengths("shards", self.asked.shards or {}, array)
+        lengths = _checked_lengths("shards", self.shards, array)
         most_bytes = shard_bytes_for(self.memory)
         shards = list(shard_shape_for(grid, array.dtype.itemsize, most_bytes))
         for axis, (dim, chunk) in enumerate(zip(array.dims, chunk_shape, strict=True)):
@@ -288,45 +248,63 @@ def rechunk(
     array: str,
     chunks: Mapping[str, int] | None,
     *,
+    where: Mapping[str, slice] | None,
+    to: str | os.PathLike[str] | None,
+    shards: Mapping[str, int] | None,
+    codec: str,
     memory: int | str,
     n_threads: int | None,
     executor: Any,
     dry_run: bool,
     progress: Callable[[int, int], None] | None,
-    **asked: Any,
 ) -> Changed:
     """Write what an overlay lacks, or all overlays of an array: see `Catalog.rechunk`."""
     path = array.strip("/")
-    check_choice("codec", asked["codec"], tuple(CODECS))
+    check_choice("codec", codec, tuple(CODECS))
     base = read_base(keeper.access())
     if chunks is None:
-        wanted = [_asked_before(base.group, each) for each in entries_of(base.group, path)]
+        known = [_own(base.group, each) for each in entries_of(base.group, path)]
+        wanted = [
+            (each, {dim: slice(*labels) for dim, labels in each.where.items()}) for each in known
+        ]
         if not wanted:
             reason = Message(
                 "the array has no overlay to bring up to date; ", Option("chunks"), " writes one"
             )
             raise InvalidRequestError(reason, Place(variable=path))
     else:
-        wanted = [Asked(chunks, **asked)]
+        held = array_to_write(base.group, path)
+        lengths, labels = _checked_lengths("chunks", chunks, held), _as_labels(where or {})
+        check_names("the array", labels, held.dims, kind="dimension")
+        entry = OverlayEntry(
+            id=new_id(),
+            array=path,
+            to=stored_folder(base.folder.url, to),
+            codec=codec,
+            chunks=tuple(lengths.get(dim, 0) for dim in held.dims),
+            where=labels,
+        )
+        wanted = [(entry, dict(where or {}))]
     lines: list[str] = []
     n_bytes = bytes_of("memory", memory)
     with pool_of(executor) as pool:
-        for each in wanted:
+        for each, box in wanted:
             run = Rechunk(
                 keeper=keeper,
-                path=path,
+                wanted=each,
                 memory=n_bytes,
                 n_threads=n_threads,
                 progress=progress,
-                asked=each,
+                where=box,
+                shards=(shards or {}) if chunks is not None else {},
                 pool=pool,
             )
             lines += run.described(base) if dry_run else run.run()
     return keeper.reported(ScanReport(lines=tuple(lines)))
 
 
-def _asked_before(group: CatalogGroup, entry: OverlayEntry) -> Asked:
-    """What an overlay was asked to be; one elsewhere is refused: a stranger may have written it."""
+def _own(group: CatalogGroup, entry: OverlayEntry) -> OverlayEntry:
+    """An overlay without sheets; one elsewhere is refused: a stranger may have written it."""
     if entry.to != INSIDE:
         raise InvalidRequestError(
             Message(
@@ -339,10 +317,7 @@ def _asked_before(group: CatalogGroup, entry: OverlayEntry) -> Asked:
             ),
             Place(variable=entry.array),
         )
-    dims = group.all_arrays()[entry.array].dims
-    chunks = {dim: n for dim, n in zip(dims, entry.chunks, strict=True) if n}
-    where = {dim: slice(*labels) for dim, labels in entry.where.items()}
-    return Asked(chunks, where, codec=entry.codec)
+    return replace(entry, sheets=(), coverage=())
 
 
 def box_of(

@@ -19,7 +19,7 @@ from typing import Any
 
 from gridref.api.keeper import Keeper
 from gridref.api.rewriting.writer import WrittenObject, checksums_of, sink_at
-from gridref.catalog.commit import Base, Step
+from gridref.catalog.commit import Base, Step, new_id
 from gridref.catalog.document import Root
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.sheet_entries import INSIDE, MOST_COVERS, Covering, Sheet
@@ -42,14 +42,10 @@ class Draft[E: Covering[Any], S: Sheet, P]:
 
     Attributes
     ----------
-    entry
-        Its overlay, or overview.
     sheet
         The sheet, without tables.
     coverage
         Those of its elements that some file holds.
-    plan
-        How it is written.
     """
 
     entry: E
@@ -70,8 +66,6 @@ class WrittenSheet:
         The sheet as an array, or several, by the names that its tables have for them.
     said
         What it is, for the history of the catalog.
-    details
-        More of how it was written.
     spill
         Folder of intermediate files. If this call is killed, the next one needs what is left in it.
     """
@@ -89,10 +83,8 @@ class SheetWriter[E: Covering[Any], S: Sheet, P](ABC):
 
     Attributes
     ----------
-    keeper
-        Commits the changes.
-    path
-        Path of the array.
+    wanted
+        The overlay, or overview, that is asked for, without sheets.
     memory
         Bytes that the process may take.
     n_threads
@@ -102,10 +94,15 @@ class SheetWriter[E: Covering[Any], S: Sheet, P](ABC):
     """
 
     keeper: Keeper
-    path: str
+    wanted: E
     memory: int
     n_threads: int | None = None
     progress: Callable[[int, int], None] | None = None
+
+    @property
+    def path(self) -> str:
+        """Path of the array."""
+        return self.wanted.array
 
     @abstractmethod
     def planned(self, base: Base) -> Draft[E, S, P] | None:
@@ -181,7 +178,7 @@ def known_or_new[E: Covering[Any]](wanted: E, known: Iterable[E]) -> E:
     for each in known:
         if replace(each, id=wanted.id, sheets=(), coverage=()) == wanted:
             return each
-    return wanted
+    return replace(wanted, id=new_id())
 
 
 def array_to_write(group: CatalogGroup, path: str) -> VirtualArray:

@@ -13,22 +13,16 @@ from gridref.faces.cli.options import (
     BUILD_OPTIONS,
     FROM,
     OF_A_BUILD,
+    OVERVIEW_OPTIONS,
+    RECHUNK_OPTIONS,
     TO,
-    ArrayPath,
     Catalog,
     Files,
-    Memory,
     Quiet,
     SomeFiles,
     StorageOptions,
-    Threads,
-    WrittenCodec,
-    WrittenDry,
-    WrittenTo,
     call_options,
     opened_catalog,
-    parse_bounds,
-    parse_executor,
     parse_lengths,
     prefixes_of,
     spelled,
@@ -43,6 +37,7 @@ if TYPE_CHECKING:
     from gridref.api.places import At
 
 
+ArrayPath = Annotated[str, typer.Argument(help="Path of the array.")]
 Amend = Annotated[
     bool, typer.Option("--amend", help="Replace the last snapshot instead of adding one.")
 ]
@@ -96,13 +91,11 @@ def append_command(
 
         gridref append run.gridref --declare step=0/240 --step 6
     """
-    from gridref.api.catalog import open_catalog
-
     if (declare is None) != bool(files) or (declare is None and step is not None):
         raise typer.BadParameter(
             "nothing to append: name files, or declare labels with --declare DIM=FIRST/LAST"
         )
-    opened = open_catalog(catalog, storage_options=options.pop("storage_options", None))
+    opened = _opened(catalog, options)
     changing = opened.amend() if amend else opened
     if declare is not None:
         _told(catalog, opened, _declared(changing, declare, step or "1D"))
@@ -283,6 +276,7 @@ def prune_command(
     echo(f"{len(pruned.snapshots)} snapshots, {len(pruned.files)} files{folders}")
 
 
+@takes(RECHUNK_OPTIONS)
 def rechunk_command(
     catalog: Catalog,
     array: ArrayPath,
@@ -293,28 +287,9 @@ def rechunk_command(
             " left out get lengths that make chunks of about 8 MB."
         ),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DIM=FIRST:LAST",
-            help="Only these labels: lat=40:60, time=2020-01-01/2020-12-31. Repeatable.",
-        ),
-    ] = None,
-    to: WrittenTo = None,
     shards: Annotated[
         str | None,
         typer.Option(help="Shard lengths, like time=-1,lat=60. Default: shards of up to 128 MiB."),
-    ] = None,
-    codec: WrittenCodec = "shuffle-zstd",
-    memory: Memory = "1GB",
-    n_threads: Threads = None,
-    executor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N or ADDRESS",
-            help="What writes: a number of processes, or the address of a Dask scheduler like "
-            "tcp://HOST:8786. Each task may take --memory. Default: this process.",
-        ),
     ] = None,
     update: Annotated[
         bool, typer.Option("--update", help="Bring all overlays of the array up to date.")
@@ -322,9 +297,8 @@ def rechunk_command(
     drop: Annotated[
         int | None, typer.Option(metavar="N", help="Remove this overlay instead.")
     ] = None,
-    dry_run: WrittenDry = False,
     quiet: Quiet = False,
-    storage_options: StorageOptions = None,
+    **options: Any,
 ) -> None:
     """Write the values of an array with other chunks, beside the files. Reads use the faster one.
 
@@ -348,48 +322,25 @@ def rechunk_command(
         raise typer.BadParameter(
             "nothing to do: give one of --chunks LENGTHS, --update or --drop N"
         )
-    opened = opened_catalog(catalog, storage_options)
+    opened = _opened(catalog, options)
     if drop is not None:
         _told(catalog, opened, opened.drop_overlay(array, drop))
         return
+    lengths, sharded = (None if each is None else parse_lengths(each) for each in (chunks, shards))
     with shown_progress(quiet, "steps") as progress:
-        after = opened.rechunk(
-            array,
-            None if chunks is None else parse_lengths(chunks),
-            where=dict(map(parse_bounds, where or ())) or None,
-            to=to,
-            shards=None if shards is None else parse_lengths(shards),
-            codec=codec,
-            memory=memory,
-            n_threads=n_threads,
-            executor=None if executor is None else parse_executor(executor),
-            dry_run=dry_run,
-            progress=progress,
-        )
+        after = opened.rechunk(array, lengths, shards=sharded, progress=progress, **options)
     _told(catalog, opened, after)
 
 
+@takes(OVERVIEW_OPTIONS)
 def overviews_command(
     catalog: Catalog,
     array: ArrayPath,
-    factor: Annotated[
-        int, typer.Option(help="How much coarser each level is than the one before.")
-    ] = 2,
-    levels: Annotated[
-        int | None,
-        typer.Option(help="Number of levels. Default: until no side is longer than 512."),
-    ] = None,
-    method: Annotated[str, typer.Option(help="mean, min, max, mode or nearest.")] = "mean",
-    to: WrittenTo = None,
-    codec: WrittenCodec = "shuffle-zstd",
-    memory: Memory = "1GB",
-    n_threads: Threads = None,
     drop: Annotated[
         bool, typer.Option("--drop", help="Remove the levels of the array instead.")
     ] = False,
-    dry_run: WrittenDry = False,
     quiet: Quiet = False,
-    storage_options: StorageOptions = None,
+    **options: Any,
 ) -> None:
     """Write coarser levels of an array beside the files, to show a whole image quickly.
 
@@ -405,24 +356,20 @@ def overviews_command(
 
         gridref overviews image.gridref band_data --drop
     """
-    opened = opened_catalog(catalog, storage_options)
+    opened = _opened(catalog, options)
     if drop:
         _told(catalog, opened, opened.drop_overviews(array))
         return
     with shown_progress(quiet, "steps") as progress:
-        after = opened.overviews(
-            array,
-            factor=factor,
-            levels=levels,
-            method=method,
-            to=to,
-            codec=codec,
-            memory=memory,
-            n_threads=n_threads,
-            dry_run=dry_run,
-            progress=progress,
-        )
+        after = opened.overviews(array, progress=progress, **options)
     _told(catalog, opened, after)
+
+
+def _opened(catalog: str, options: dict[str, Any]) -> OpenedCatalog:
+    """The catalog, with its storage options taken out of those of a command."""
+    from gridref.api.catalog import open_catalog
+
+    return open_catalog(catalog, storage_options=options.pop("storage_options", None))
 
 
 def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 # The options: their names, their help, and the meaning of their values
 
-_LAYOUT, _COMBINING, _SCANNING = "How files are laid out", "How drift is resolved", "Scanning"
-
 Files = Annotated[list[str], typer.Argument(help="Files, URLs, globs or directories.")]
 SomeFiles = Annotated[list[str] | None, typer.Argument(help="Files, URLs, globs or directories.")]
 Catalog = Annotated[str, typer.Argument(help="Address of a catalog: a path or URL.")]
@@ -71,242 +69,167 @@ WhichOverlay = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
 
-# Of commands that write values beside the files
-ArrayPath = Annotated[str, typer.Argument(help="Path of the array.")]
-WrittenTo = Annotated[
-    str | None,
-    typer.Option("--to", help="Folder or URL to write to. Default: overlays in the catalog."),
-]
-WrittenDry = Annotated[bool, typer.Option("--dry-run", help="Only report what would be written.")]
-WrittenCodec = Annotated[
-    str,
-    typer.Option("--codec", help="shuffle-zstd; or blosc, zstd, gzip, none: for all Zarr readers."),
-]
-Memory = Annotated[
-    str, typer.Option("--memory", metavar="SIZE", help="Memory that the process may take.")
-]
-Threads = Annotated[
-    int | None,
-    typer.Option("--threads", help="Threads that decode and encode. Default: one a core."),
-]
+
+def _option(kind: Any, help_text: str, *names: str, **settings: Any) -> Any:
+    return kind, names, {"help": help_text, **settings}
 
 
-def _option(kind: Any, help_text: str, panel: str | None, *names: str, **settings: Any) -> Any:
-    option = typer.Option(*names, help=help_text, rich_help_panel=panel, **settings)
-    return Annotated[kind | None, option]
-
-
-_text = functools.partial(_option, str)
+def _panel(title: str | None, **options: Any) -> dict[str, Any]:
+    """Options that help shows together: of `_option`, or the help of one that takes a text."""
+    found = {}
+    for name, option in options.items():
+        kind, names, own = _option(str, option) if isinstance(option, str) else option
+        if kind is bool:
+            names = (f"--{name.replace('_', '-')}", *names)  # without an opposite
+        found[name] = Annotated[kind | None, typer.Option(*names, rich_help_panel=title, **own)]
+    return found
 
 
 BUILD_OPTIONS: Mapping[str, Any] = {
-    "concat_dim": _option(
-        list[str],
-        "Concatenate the files along this dimension, existing or new. Repeatable.",
-        _LAYOUT,
-        metavar="DIM",
-    ),
-    "order": _text(
-        "Order of files along one dimension. label: by their coordinate (default). given: as they"
-        " are listed.",
-        _LAYOUT,
-    ),
-    "combine": _text("by_coords: place files by their coordinates, in any order.", _LAYOUT),
-    "stack": _text("Stack the files along this new dimension.", _LAYOUT),
-    "pattern": _text(
-        "Find labels in file names: '{time:%Y%m%d}', or several:"
-        " '{model}_{member:d}_{time:%Y%m}'. '{_sweep:d}' becomes a coordinate along the others. A"
-        " pattern with a slash searches the whole address.",
-        _LAYOUT,
-    ),
-    "pattern_of": _text(
-        "Search this attribute for the pattern instead of file names: TIFFTAG_DATETIME.", _LAYOUT
-    ),
-    "inventory": _text(
-        "Read files and labels from a table: CSV, Parquet, JSON (intake-esm, STAC items, S3"
-        " Inventory).",
-        _LAYOUT,
-        metavar="TABLE",
-    ),
-    "asset": _option(
-        list[str],
-        "Take this asset of each STAC item of --inventory or --files-from. Repeatable.",
-        _LAYOUT,
-        metavar="KEY",
-    ),
-    "labels": _text(
-        "Read labels from elsewhere: member=attribute:realization_index,run=variable:init,"
-        "scenario=constant:historical. To join variables by labels in their names:"
-        " 'percentile=name:{variable}_p{percentile:d}'.",
-        _LAYOUT,
-        metavar="DIM=SOURCE,...",
-    ),
-    "yes": _option(
-        bool, "If several layouts are possible, take the first.", _LAYOUT, "--yes", "-y"
-    ),
-    "resolve": _text(
-        "If files differ and one option resolves that without loss. lossless: take and report it "
-        "(default). ask: only show it.",
-        _LAYOUT,
-    ),
-    "group_by": _text(
-        "Make a group for each kind of files: a field of the pattern, an attribute, or kind: by"
-        " variables, dimensions and grid.",
-        _LAYOUT,
-    ),
-    "split": _text("frequency: make a group for each spacing of times: daily, monthly...", _LAYOUT),
-    "mosaic": _option(bool, "Place the files by their georeferencing.", _LAYOUT, "--mosaic"),
-    "layout": _text(
-        "Files of differing length (trajectories, profiles, swaths). ragged: all samples in "
-        "sequence. padded: one row each. For microscopy, plate: wells and fields.",
-        _LAYOUT,
-    ),
-    "x": _text("Dimension of the columns of a mosaic. Default: x.", _LAYOUT),
-    "y": _text("Dimension of the rows of a mosaic. Default: y.", _LAYOUT),
-    "tolerance": _option(
-        float, "How many pixels a file may be off the mosaic's grid. Default: 0.01.", _LAYOUT
-    ),
-    "grids": _text(
-        "Tiles with several reference systems, resolutions or pixel grids. one: a problem. "
+    **_panel(
+        "How files are laid out",
+        concat_dim=_option(
+            list[str],
+            "Concatenate the files along this dimension, existing or new. Repeatable.",
+            metavar="DIM",
+        ),
+        order="Order of files along one dimension. label: by their coordinate (default). given: "
+        "as they are listed.",
+        combine="by_coords: place files by their coordinates, in any order.",
+        stack="Stack the files along this new dimension.",
+        pattern="Find labels in file names: '{time:%Y%m%d}', or several: "
+        "'{model}_{member:d}_{time:%Y%m}'. '{_sweep:d}' becomes a coordinate along the others. A "
+        "pattern with a slash searches the whole address.",
+        pattern_of="Search this attribute for the pattern instead of file names: TIFFTAG_DATETIME.",
+        inventory=_option(
+            str,
+            "Read files and labels from a table: CSV, Parquet, JSON (intake-esm, STAC items, S3 "
+            "Inventory).",
+            metavar="TABLE",
+        ),
+        asset=_option(
+            list[str],
+            "Take this asset of each STAC item of --inventory or --files-from. Repeatable.",
+            metavar="KEY",
+        ),
+        labels=_option(
+            str,
+            "Read labels from elsewhere: "
+            "member=attribute:realization_index,run=variable:init,scenario=constant:historical. "
+            "To join variables by labels in their names: "
+            "'percentile=name:{variable}_p{percentile:d}'.",
+            metavar="DIM=SOURCE,...",
+        ),
+        yes=_option(bool, "If several layouts are possible, take the first.", "-y"),
+        resolve="If files differ and one option resolves that without loss. lossless: take and "
+        "report it (default). ask: only show it.",
+        group_by="Make a group for each kind of files: a field of the pattern, an attribute, or "
+        "kind: by variables, dimensions and grid.",
+        split="frequency: make a group for each spacing of times: daily, monthly...",
+        mosaic=_option(bool, "Place the files by their georeferencing."),
+        layout="Files of differing length (trajectories, profiles, swaths). ragged: all samples "
+        "in sequence. padded: one row each. For microscopy, plate: wells and fields.",
+        x="Dimension of the columns of a mosaic. Default: x.",
+        y="Dimension of the rows of a mosaic. Default: y.",
+        tolerance=_option(
+            float,
+            "How many pixels a file may be off the mosaic's grid. Default: 0.01.",
+        ),
+        grids="Tiles with several reference systems, resolutions or pixel grids. one: a problem. "
         "groups: a group for each.",
-        _LAYOUT,
     ),
-    "join": _text(
-        "Variables and labels that some files lack. exact: a problem (default). outer: fill with"
-        " missing values. inner: leave out. Also left, right, override.",
-        _COMBINING,
+    **_panel(
+        "How drift is resolved",
+        join="Variables and labels that some files lack. exact: a problem (default). outer: fill "
+        "with missing values. inner: leave out. Also left, right, override.",
+        overlap="Labels or pixels in several files. raise: a problem (default). first, last: show "
+        "one of them. keep: keep all labels.",
+        variables="Variables without the dimension. minimal: keep one (default). different: "
+        "repeat those that differ. all: repeat all.",
+        repeated=_option(
+            str,
+            "The same rules for single variables: minimal, different, all.",
+            metavar="NAME=RULE,...",
+        ),
+        compat="How to compare variables without the dimension. equals: compare values (default). "
+        "override: take the first file's. Labels of dimensions are always compared.",
+        combine_attrs="Attributes that differ. override: the first file's (default). "
+        "drop_conflicts: leave out those that differ. drop: leave out all. no_conflicts, "
+        "identical: a problem.",
+        conflicts="Variables that do not fit together. raise: list every problem. skip: leave "
+        "them out.",
+        lossy=_option(bool, "Allow a common dtype that rounds some values."),
+        convert_units=_option(bool, "Convert units that differ to those of the first file."),
+        index_variables=_option(
+            str,
+            "Variables whose values count along a growing dimension, like count=obs.",
+            metavar="NAME=DIM,...",
+        ),
     ),
-    "overlap": _text(
-        "Labels or pixels in several files. raise: a problem (default). first, last: show one of"
-        " them. keep: keep all labels.",
-        _COMBINING,
-    ),
-    "variables": _text(
-        "Variables without the dimension. minimal: keep one (default). different: repeat those"
-        " that differ. all: repeat all.",
-        _COMBINING,
-    ),
-    "repeated": _text(
-        "The same rules for single variables: minimal, different, all.",
-        _COMBINING,
-        metavar="NAME=RULE,...",
-    ),
-    "compat": _text(
-        "How to compare variables without the dimension. equals: compare values (default)."
-        " override: take the first file's. Labels of dimensions are always compared.",
-        _COMBINING,
-    ),
-    "combine_attrs": _text(
-        "Attributes that differ. override: the first file's (default). drop_conflicts: leave out"
-        " those that differ. drop: leave out all. no_conflicts, identical: a problem.",
-        _COMBINING,
-    ),
-    "conflicts": _text(
-        "Variables that do not fit together. raise: list every problem. skip: leave them out.",
-        _COMBINING,
-    ),
-    "lossy": _option(bool, "Allow a common dtype that rounds some values.", _COMBINING, "--lossy"),
-    "convert_units": _option(
-        bool, "Convert units that differ to those of the first file.", _COMBINING, "--convert-units"
-    ),
-    "index_variables": _text(
-        "Variables whose values count along a growing dimension, like count=obs.",
-        _COMBINING,
-        metavar="NAME=DIM,...",
-    ),
-    "on_unsupported": _text(
-        "Variables that cannot be served faithfully. raise: stop. skip: leave them out and report"
-        " them.",
-        _SCANNING,
-    ),
-    "phony_dims": _text(
-        "How to number dimensions without a name: sort (as netCDF4), access (as h5netcdf).",
-        _SCANNING,
-    ),
-    "max_chunk_bytes": _option(
-        int,
-        "Split contiguous data into chunks of at most this many bytes. Default: 4194304.",
-        _SCANNING,
-    ),
-    "max_inline_bytes": _option(
-        int,
-        "Keep values of an array in the catalog up to this many bytes. Default: 16777216.",
-        _SCANNING,
-    ),
-    "max_objects": _option(
-        int, "Follow at most this many objects and links in a file. Default: 1000000.", _SCANNING
-    ),
-    "index_files": _text(
-        "What to take from .idx and .index files beside remote GRIB files. labels: the "
-        "description of each message, checked when it is read (default). offsets: only where "
+    **_panel(
+        "Scanning",
+        on_unsupported="Variables that cannot be served faithfully. raise: stop. skip: leave them "
+        "out and report them.",
+        phony_dims="How to number dimensions without a name: sort (as netCDF4), access (as "
+        "h5netcdf).",
+        max_chunk_bytes=_option(
+            int,
+            "Split contiguous data into chunks of at most this many bytes. Default: 4194304.",
+        ),
+        max_inline_bytes=_option(
+            int,
+            "Keep values of an array in the catalog up to this many bytes. Default: 16777216.",
+        ),
+        max_objects=_option(
+            int,
+            "Follow at most this many objects and links in a file. Default: 1000000.",
+        ),
+        index_files="What to take from .idx and .index files beside remote GRIB files. labels: "
+        "the description of each message, checked when it is read (default). offsets: only where "
         "messages begin.",
-        _SCANNING,
-    ),
-    "hints": _text(
-        "dmrpp: read the DMR++ document beside each remote HDF5 file first, to find the "
+        hints="dmrpp: read the DMR++ document beside each remote HDF5 file first, to find the "
         "metadata. This saves requests if it is spread over the file. Default: none.",
-        _SCANNING,
-    ),
-    "parser": _text(
-        "Scan with a parser of VirtualiZarr or a scanner of kerchunk instead:"
-        " virtualizarr.parsers:NetCDF3Parser, kerchunk.grib2:GribToZarr.",
-        _SCANNING,
-        metavar="MODULE:NAME",
-    ),
-    "max_in_flight": _option(
-        int, "Scan at most this many remote files at a time. Default: 64.", _SCANNING
-    ),
-    "executor": _text(
-        "What scans: a number of processes, or the address of a Dask scheduler like "
-        "tcp://HOST:8786. Default: as many processes as are useful.",
-        _SCANNING,
-        "--executor",
-        "--jobs",
-        metavar="N or ADDRESS",
-    ),
-    "on_error": _text(
-        "Files that cannot be scanned. raise: stop and list every failure. skip: leave the file out"
-        " and report it.",
-        _SCANNING,
-    ),
-    "max_errors": _option(int, "Stop at once after this many failures. Default: 100.", _SCANNING),
-    "work": _text(
-        "Keep results of scans in this folder, so that the next run scans only new files.",
-        _SCANNING,
+        parser=_option(
+            str,
+            "Scan with a parser of VirtualiZarr or a scanner of kerchunk instead: "
+            "virtualizarr.parsers:NetCDF3Parser, kerchunk.grib2:GribToZarr.",
+            metavar="MODULE:NAME",
+        ),
+        max_in_flight=_option(int, "Scan at most this many remote files at a time. Default: 64."),
+        executor=_option(
+            str,
+            "What scans: a number of processes, or the address of a Dask scheduler like "
+            "tcp://HOST:8786. Default: as many processes as are useful.",
+            "--executor",
+            "--jobs",
+            metavar="N or ADDRESS",
+        ),
+        on_error="Files that cannot be scanned. raise: stop and list every failure. skip: leave "
+        "the file out and report it.",
+        max_errors=_option(int, "Stop at once after this many failures. Default: 100."),
+        work="Keep results of scans in this folder, so that the next run scans only new files.",
     ),
     "allow": Allowed,
-    "expect": _text(
-        "Compare with a plan saved by gridref plan --json. If anything differs, list it and build"
-        " nothing.",
+    **_panel(
         None,
-    ),
-    "relative": _option(
-        bool, "Record the addresses of files relative to the catalog.", None, "--relative"
-    ),
-    "overwrite": _option(
-        bool,
-        "Replace an existing catalog. Its history stays: see gridref rollback.",
-        None,
-        "--overwrite",
-    ),
-    "keep_secrets": _option(
-        bool,
-        "Keep credentials and signatures in addresses (user:password@, presigned queries).",
-        None,
-        "--keep-secrets",
-    ),
-    "identity": _option(
-        str,
-        "How reads check that a file is unchanged. strict: size and time or ETag. size: size only."
-        " content: a checksum of samples. content-all: a checksum of the whole file. Default:"
-        " strict, or content with --relative.",
-        None,
-    ),
-    "checksums": _option(
-        bool,
-        "Compute a checksum of each stored chunk, and compare every later read with it.",
-        None,
-        "--checksums",
+        expect="Compare with a plan saved by gridref plan --json. If anything differs, list it "
+        "and build nothing.",
+        relative=_option(bool, "Record the addresses of files relative to the catalog."),
+        overwrite=_option(
+            bool,
+            "Replace an existing catalog. Its history stays: see gridref rollback.",
+        ),
+        keep_secrets=_option(
+            bool,
+            "Keep credentials and signatures in addresses (user:password@, presigned queries).",
+        ),
+        identity="How reads check that a file is unchanged. strict: size and time or ETag. size: "
+        "size only. content: a checksum of samples. content-all: a checksum of the whole file. "
+        "Default: strict, or content with --relative.",
+        checksums=_option(
+            bool,
+            "Compute a checksum of each stored chunk, and compare every later read with it.",
+        ),
     ),
     "storage_options": StorageOptions,
 }
@@ -430,131 +353,166 @@ def by_name(layout: Any) -> dict[str, Any]:
     return {**asked, **own, **found, **by_name(each)}
 
 
-_VIEW = "How arrays are shown"
-
 SERVED_VIEW_OPTIONS: Mapping[str, Any] = {
-    "grid": _text("Chunk grids to show: auto, regular, rectilinear.", _VIEW),
-    "chunks": _text("Chunks of the portable view, like time=24,lat=180.", _VIEW),
-    "compressor": _text("Compress chunks of the portable view with zstd or gzip.", _VIEW),
-    "shards": _text("Show shards: blocks, auto, or lengths like time=120,lat=60.", _VIEW),
-    "index_location": _text("Position of the index in a shard: start, end.", _VIEW),
+    **_panel(
+        "How arrays are shown",
+        grid="Chunk grids to show: auto, regular, rectilinear.",
+        chunks="Chunks of the portable view, like time=24,lat=180.",
+        compressor="Compress chunks of the portable view with zstd or gzip.",
+        shards="Show shards: blocks, auto, or lengths like time=120,lat=60.",
+        index_location="Position of the index in a shard: start, end.",
+    ),
     "storage_options": StorageOptions,
 }
 """Type of each option of views that a server shows, which are all of them."""
 
 VIEW_OPTIONS: Mapping[str, Any] = {
-    "view": _text("How to show chunks: auto, native, portable, direct (in Python only).", _VIEW),
+    **_panel(
+        "How arrays are shown",
+        view="How to show chunks: auto, native, portable, direct (in Python only).",
+    ),
     **SERVED_VIEW_OPTIONS,
     "allow": Allowed,
 }
 """Type of each option of `gridref.open_store` by its name in Python."""
 
 
-_KERCHUNK, _ICECHUNK = "Kerchunk references", "Icechunk repositories"
-_CF, _STAC, _FORECASTS = "CF aggregation", "STAC", "Forecasts"
-
 EXPORT_OPTIONS: Mapping[str, Any] = {
-    "inline_limit": _option(
-        int, "Write arrays by value only up to this many bytes. Default: 1048576.", None
+    **_panel(
+        None,
+        inline_limit=_option(
+            int,
+            "Write arrays by value only up to this many bytes. Default: 1048576.",
+        ),
     ),
     "storage_options": StorageOptions,
-    "zarr_format": _option(
-        int,
-        "Zarr format of references. 2 (default): opens with xarray's engine kerchunk. 3: allows"
-        " uneven chunks.",
-        _KERCHUNK,
+    **_panel(
+        "Kerchunk references",
+        zarr_format=_option(
+            int,
+            "Zarr format of references. 2 (default): opens with xarray's engine kerchunk. 3: "
+            "allows uneven chunks.",
+        ),
+        inline_threshold=_option(int, "Write stored chunks of fewer bytes into the references."),
+        templates=_option(bool, "Write each address of a file once, as a template."),
     ),
-    "inline_threshold": _option(
-        int, "Write stored chunks of fewer bytes into the references.", _KERCHUNK
+    **_panel(
+        "Icechunk repositories",
+        append_dim="Append the arrays to those of the repository along this dimension.",
+        replace=_option(bool, "Replace the contents of the repository."),
+        materialize=_option(
+            list[str],
+            "Write this array decoded; * for all that cannot be referenced. Repeatable.",
+        ),
     ),
-    "templates": _option(
-        bool, "Write each address of a file once, as a template.", _KERCHUNK, "--templates"
+    **_panel(
+        "CF aggregation",
+        relative=_option(
+            bool,
+            "Record files relative to the aggregation file, so that both can move.",
+        ),
     ),
-    "append_dim": _text(
-        "Append the arrays to those of the repository along this dimension.", _ICECHUNK
+    **_panel(
+        "STAC",
+        collection=_option(bool, "Write a Collection instead of an Item."),
+        id="Id to write. Default: the name of the catalog.",
+        references="Address of kerchunk references of the catalog.",
+        served="URL at which gridref serve shows the catalog.",
+        datetime="Time, or START/END, if no coordinate has it.",
     ),
-    "replace": _option(bool, "Replace the contents of the repository.", _ICECHUNK, "--replace"),
-    "materialize": _option(
-        list[str],
-        "Write this array decoded; * for all that cannot be referenced. Repeatable.",
-        _ICECHUNK,
+    **_panel(
+        "Forecasts",
+        after="Take steps nearer than this from older runs: 12h.",
+        offset="Take this step of every run: 24h.",
+        run="Take one run: 2022-03-01T12:00, or latest.",
+        name="Keep the cube, and add the forecast as a group of this name. OUTPUT may be the same "
+        "catalog.",
+        run_dim="Dimension of the runs.",
+        step_dim="Dimension of the steps.",
     ),
-    "relative": _option(
-        bool,
-        "Record files relative to the aggregation file, so that both can move.",
-        _CF,
-        "--relative",
-    ),
-    "collection": _option(bool, "Write a Collection instead of an Item.", _STAC, "--collection"),
-    "id": _text("Id to write. Default: the name of the catalog.", _STAC),
-    "references": _text("Address of kerchunk references of the catalog.", _STAC),
-    "served": _text("URL at which gridref serve shows the catalog.", _STAC),
-    "datetime": _text("Time, or START/END, if no coordinate has it.", _STAC),
-    "after": _text("Take steps nearer than this from older runs: 12h.", _FORECASTS),
-    "offset": _text("Take this step of every run: 24h.", _FORECASTS),
-    "run": _text("Take one run: 2022-03-01T12:00, or latest.", _FORECASTS),
-    "name": _text(
-        "Keep the cube, and add the forecast as a group of this name. OUTPUT may be the same"
-        " catalog.",
-        _FORECASTS,
-    ),
-    "run_dim": _text("Dimension of the runs.", _FORECASTS),
-    "step_dim": _text("Dimension of the steps.", _FORECASTS),
 }
 """Type of each option of `Catalog.export` by its name in Python."""
 
 
-COPY_OPTIONS: Mapping[str, Any] = {
-    "to": _text(
-        "zarr: a folder. icechunk: an Icechunk repository. Default: by the ending of TARGET.", None
-    ),
-    "arrays": _option(
-        list[str],
-        "Copy this array, and the coordinates that belong to it. Repeatable. Default: all.",
+_REWRITING: Mapping[str, Any] = {
+    **_panel(
         None,
-        "--array",
-        metavar="PATH",
+        executor=_option(
+            str,
+            "Who writes: a number of processes, or the address of a Dask scheduler like "
+            "tcp://HOST:8786. Each task may take --memory. Default: this process.",
+            metavar="N or ADDRESS",
+        ),
+        memory=_option(str, "Memory that the process may take. Default: 1GB.", metavar="SIZE"),
+        n_threads=_option(
+            int, "Threads that decode and that encode. Default: one for each core.", "--threads"
+        ),
+        dry_run=_option(bool, "Only report what would be done."),
     ),
-    "chunks": _text(
-        "Chunk lengths, like time=-1,lat=20; -1: the whole dimension. Default: like those in the"
-        " files.",
-        None,
-    ),
-    "shards": _text(
-        "auto: put chunks together in shards of up to 128 MiB (default). none. Or lengths, like"
-        " time=120,lat=60.",
-        None,
-    ),
-    "codec": _text(
-        "blosc (default), blosc-lz4, zstd, gzip, none: for all readers. shuffle-zstd: smaller, for"
-        " gridref, zarr-python and zarrs.",
-        None,
-    ),
-    "grid": _text(
-        "regular: equal chunks (default). rectilinear: as uneven as in the files; few readers read"
-        " it.",
-        None,
-    ),
-    "memory": _text("Memory that the process may take. Default: 1GB.", None, metavar="SIZE"),
-    "spill": _text(
-        "Folder for intermediate files, where memory is too little to decode each stored chunk once"
-        " without. Default: in the target, if that is local.",
-        None,
-        metavar="FOLDER",
-    ),
-    "n_threads": _option(
-        int, "Threads that decode and that encode. Default: one for each core.", None, "--threads"
-    ),
-    "executor": _text(
-        "Who copies: a number of processes, or the address of a Dask scheduler like"
-        " tcp://HOST:8786. Each task may take --memory. Default: this process.",
-        None,
-        metavar="N or ADDRESS",
-    ),
-    "dry_run": _option(bool, "Only report what would be done.", None, "--dry-run"),
     "storage_options": StorageOptions,
 }
+"""Type of each option of calls that write values anew."""
+
+COPY_OPTIONS: Mapping[str, Any] = {
+    **_panel(
+        None,
+        to="zarr: a folder. icechunk: an Icechunk repository. Default: by the ending of TARGET.",
+        arrays=_option(
+            list[str],
+            "Copy this array, and the coordinates that belong to it. Repeatable. Default: all.",
+            "--array",
+            metavar="PATH",
+        ),
+        chunks="Chunk lengths, like time=-1,lat=20; -1: the whole dimension. Default: like those "
+        "in the files.",
+        shards="auto: put chunks together in shards of up to 128 MiB (default). none. Or lengths, "
+        "like time=120,lat=60.",
+        codec="blosc (default), blosc-lz4, zstd, gzip, none: for all readers. shuffle-zstd: "
+        "smaller, for gridref, zarr-python and zarrs.",
+        grid="regular: equal chunks (default). rectilinear: as uneven as in the files; few "
+        "readers read it.",
+        spill=_option(
+            str,
+            "Folder for intermediate files, where memory is too little to decode each stored "
+            "chunk once without. Default: in the target, if that is local.",
+            metavar="FOLDER",
+        ),
+    ),
+    **_REWRITING,
+}
 """Type of each option of `gridref.copy` by its name in Python."""
+
+_BESIDE = _panel(
+    None,
+    to="Folder or URL to write to. Default: overlays in the catalog.",
+    codec="shuffle-zstd (default); or blosc, zstd, gzip, none: for all Zarr readers.",
+)
+
+RECHUNK_OPTIONS: Mapping[str, Any] = {
+    **_panel(
+        None,
+        where=_option(
+            list[str],
+            "Only these labels: lat=40:60, time=2020-01-01/2020-12-31. Repeatable.",
+            metavar="DIM=FIRST:LAST",
+        ),
+    ),
+    **_BESIDE,
+    **_REWRITING,
+}
+"""Type of each option of `Catalog.rechunk` by its name in Python, but for chunks and shards."""
+
+OVERVIEW_OPTIONS: Mapping[str, Any] = {
+    **_panel(
+        None,
+        factor=_option(int, "How much coarser each level is than the one before. Default: 2."),
+        levels=_option(int, "Number of levels. Default: until no side is longer than 512."),
+        method="mean (default), min, max, mode or nearest.",
+    ),
+    **_BESIDE,
+    **{name: kind for name, kind in _REWRITING.items() if name != "executor"},
+}
+"""Type of each option of `Catalog.overviews` by its name in Python."""
 
 
 def takes(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -603,19 +561,16 @@ def _parsed(name: str, value: Any) -> Any:
     if name == "index_variables":
         return _pairs(value, "count=obs,start=obs")
     if name == "executor":
-        return parse_executor(value)
+        return int(value) if value.isdecimal() else value
     if name == "chunks":
         return parse_lengths(value)
     if name == "shards":
         return parse_shards(value)
+    if name == "where":
+        return dict(map(parse_bounds, value))
     if name == "materialize":
         return True if value == ["*"] else value
     return parse_options(value) if name == "storage_options" else value
-
-
-def parse_executor(text: str) -> int | str:
-    """A number of processes, or the address of a scheduler."""
-    return int(text) if text.isdecimal() else text
 
 
 def parse_options(entries: list[str] | None) -> dict[str, Any]:
