@@ -52,6 +52,9 @@ from gridref.model.manifest import ChunkState, Source
 from gridref.model.source_policy import SourcePolicy
 from gridref.serve.plan import CrossProduct, PieceBatch
 
+type Region = tuple[slice, ...]
+type Shape = tuple[int, ...]
+
 # The choice of stored chunks to compare, and their order
 
 N_RANDOM = 16
@@ -186,6 +189,8 @@ def pieces_of(share: Share) -> Iterator[Piece]:
 class Piece:
     """Elements that one stored chunk gives to an array.
 
+    The chunk is looked for in its file with its axes in the file's order.
+
     Attributes
     ----------
     shared
@@ -199,6 +204,11 @@ class Piece:
     shared: dict[tuple[int, int, int], NDArray[Any]]
 
     @property
+    def array(self) -> VirtualArray:
+        """The array in the cube."""
+        return self.cross.array
+
+    @property
     def key(self) -> tuple[int, int, int]:
         """A key that pieces share only if they are of one stored chunk."""
         at, batch = self.member, self.batch
@@ -206,24 +216,43 @@ class Piece:
 
     @property
     def encoding(self) -> Encoding:
-        return self.cross.array.encodings[int(self.batch.encoding[self.member])]
+        return self.array.encodings[int(self.batch.encoding[self.member])]
 
-    def chunk(self, offset: int | None) -> Chunk:
-        """The chunk, with its axes in the file's order."""
-        array, block = self.cross.array, int(self.batch.block[self.member])
-        shape = array.blocks.stored_shape[block].tolist()
-        region = [
-            slice(at * length, min((at + 1) * length, extent))
-            for at, length, extent in zip(
-                self.batch.chunk[self.member].tolist(),
-                self.encoding.chunk_shape,
-                shape,
-                strict=True,
-            )
-        ]
+    @cached_property
+    def _in_file(self) -> tuple[Source | None, int | None]:
+        at, batch = self.member, self.batch
+        return source_of(self.array, int(batch.block[at]), int(batch.row[at]))
+
+    @property
+    def source(self) -> Source | None:
+        """The file of the chunk, or of the chunks beside it."""
+        return self._in_file[0]
+
+    @property
+    def offset(self) -> int | None:
+        """First byte of the chunk in the file; None if it is in none.
+
+        It identifies dataset and chunk if several files make up one stored array.
+        """
+        return self._in_file[1]
+
+    @cached_property
+    def stored_shape(self) -> Shape:
+        """Shape of the stored array; it may have axes of length 1 that the file does not."""
+        shape = self.array.blocks.stored_shape[int(self.batch.block[self.member])].tolist()
+        return tuple(shape[axis] for axis in axis_order(self.encoding))
+
+    @cached_property
+    def region(self) -> Region:
+        """The elements of the chunk in the stored array, a slice of step 1 for each axis."""
         order = axis_order(self.encoding)
-        own = tuple(region[axis] for axis in order)
-        return Chunk(self.path, array.attrs, own, tuple(shape[axis] for axis in order), offset)
+        numbers = self.batch.chunk[self.member].tolist()
+        firsts = [numbers[axis] * self.encoding.chunk_shape[axis] for axis in order]
+        lengths = [self.encoding.chunk_shape[axis] for axis in order]
+        return tuple(
+            slice(first, min(first + length, extent))
+            for first, length, extent in zip(firsts, lengths, self.stored_shape, strict=True)
+        )
 
 
 def axis_order(encoding: Encoding) -> Sequence[int]:
@@ -278,35 +307,6 @@ def source_of(array: VirtualArray, block: int, row: int) -> tuple[Source | None,
 
 # Source files in their original readers: h5py, tifffile, netCDF4 and pyhdf
 
-Region = tuple[slice, ...]
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A stored chunk, as it is looked for in its file.
-
-    Attributes
-    ----------
-    path
-        The array in the cube.
-    attrs
-        Attributes of the array, which say which image of a TIFF file it is.
-    region
-        The elements of the chunk in the stored array, a slice of step 1 for each axis.
-    stored_shape
-        Shape of the stored array; it may have axes of length 1 that the file does not.
-    offset
-        First byte of the chunk in the source. It identifies dataset and chunk if several files
-        make up one stored array. None if the chunk is in no file.
-    """
-
-    path: str
-    attrs: Mapping[str, Any]
-    region: tuple[slice, ...]
-    stored_shape: tuple[int, ...]
-    offset: int | None
-
 
 @dataclass(frozen=True)
 class Located:
@@ -329,6 +329,25 @@ class Located:
 
 
 @dataclass(frozen=True)
+class Room:
+    """How far labels may differ.
+
+    Attributes
+    ----------
+    parts
+        In parts of their spacing.
+    within
+        In their units.
+    period
+        What they may differ by as often as they like; 0 for nothing.
+    """
+
+    parts: float = 0.0
+    within: float = 0.0
+    period: float = 0.0
+
+
+@dataclass(frozen=True)
 class Own:
     """A variable of a file, by its original reader.
 
@@ -340,12 +359,8 @@ class Own:
         As the reader gives them.
     read
         Its values, by a slice for each axis.
-    exact
-        Whether the values are stored, not worked out of a georeference.
-    within
+    room
         How far labels may be from these values, which others have rounded.
-    period
-        What labels may differ by as often as they like; 0 for nothing.
     """
 
     name: str
@@ -353,9 +368,44 @@ class Own:
     shape: Shape
     attrs: Mapping[str, Any]
     read: Callable[[Region], NDArray[Any]]
-    exact: bool = True
-    within: float = 0.0
-    period: float = 0.0
+    room: Room = Room()
+
+    @classmethod
+    def known(
+        cls,
+        name: str,
+        axes: tuple[int | None, ...],
+        values: NDArray[Any],
+        room: Room,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Own:
+        """One whose values are in memory."""
+        return cls(name, axes, values.shape, attrs or {}, lambda own: values[own], room)
+
+
+OF_PIXELS = Room(parts=0.01)
+"""Of labels that are worked out of a georeference."""
+
+
+@contextmanager
+def _refusing(cannot: str, *kinds: type[Exception], of: str = "") -> Iterator[None]:
+    """Errors of an original reader, by default all, in words of ours.
+
+    Parameters
+    ----------
+    cannot
+        What the reader cannot do.
+    of
+        What is compared, if the reader's package may be missing.
+    """
+    try:
+        yield
+    except Exception as error:
+        if of and isinstance(error, ImportError):
+            raise missing_package(f"comparing with {of}", error) from error
+        if (of and isinstance(error, GridrefError)) or not isinstance(error, kinds or Exception):
+            raise
+        raise UnsupportedFeatureError(f"{cannot}: {error}") from error
 
 
 class Original:
@@ -368,7 +418,7 @@ class Original:
     """What an array of it is, in messages."""
     file: Any
 
-    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
+    def _found(self, piece: Piece) -> tuple[str, Shape]:
         """Name and shape of the array that a chunk is of."""
         raise NotImplementedError
 
@@ -376,26 +426,26 @@ class Original:
         """A part of an array."""
         raise NotImplementedError
 
-    def _found_alike(self, chunk: Chunk) -> tuple[str, Shape]:
+    def _found_alike(self, piece: Piece) -> tuple[str, Shape]:
         """The same, refused unless it has the axes of the stored array, in their order.
 
         Axes of length 1 come and go when files are stacked.
         """
-        name, shape = self._found(chunk)
-        if without_unit_axes(shape) != without_unit_axes(chunk.stored_shape):
+        name, shape = self._found(piece)
+        if without_unit_axes(shape) != without_unit_axes(piece.stored_shape):
             raise UnsupportedFeatureError(f"its {self.is_called} has shape {shape}")
         return name, shape
 
-    def read(self, chunk: Chunk) -> NDArray[Any]:
+    def read(self, piece: Piece) -> NDArray[Any]:
         """The elements of a stored chunk."""
-        name, shape = self._found_alike(chunk)
-        values = self._values(name, _lined_up(chunk.region, chunk.stored_shape, shape))
-        return values.reshape([along.stop - along.start for along in chunk.region])
+        name, shape = self._found_alike(piece)
+        values = self._values(name, _lined_up(piece.region, piece.stored_shape, shape))
+        return values.reshape([along.stop - along.start for along in piece.region])
 
-    def located(self, chunk: Chunk) -> Located:
+    def located(self, piece: Piece) -> Located:
         """Where the same elements are in the file."""
-        name, shape = self._found_alike(chunk)
-        axes = _axes_lined_up(chunk.stored_shape, shape)
+        name, shape = self._found_alike(piece)
+        axes = _axes_lined_up(piece.stored_shape, shape)
         return Located(name, axes, (0,) * len(axes))
 
     def labels(self, beside: str, axis: int) -> Own | None:
@@ -426,23 +476,23 @@ class _HDF5Original(Original):
 
         self.file = OriginalFile(url, storage_options)
 
-    def read(self, chunk: Chunk) -> NDArray[Any]:
+    def read(self, piece: Piece) -> NDArray[Any]:
         try:
-            path, own = self._located(chunk)
+            path, own = self._located(piece)
             values: NDArray[Any] = self.file.read(path, own)
         except (SourceFormatError, ValueError) as error:
             reason = error.reason if isinstance(error, GridrefError) else str(error)
             raise UnsupportedFeatureError(reason) from error
-        return values.reshape([along.stop - along.start for along in chunk.region])
+        return values.reshape([along.stop - along.start for along in piece.region])
 
-    def _located(self, chunk: Chunk) -> tuple[str, Region]:
+    def _located(self, piece: Piece) -> tuple[str, Region]:
         """Dataset and region of a chunk in the file, where references moved it to another array.
 
         That is so where the file has no dataset like the stored array. Where it has one, a chunk is
         compared with what is at its own place: that it is found there is to be verified.
         """
-        path, region, stored_shape = chunk.path, chunk.region, chunk.stored_shape
-        own, offset = region, chunk.offset
+        path, region, stored_shape = piece.path, piece.region, piece.stored_shape
+        own, offset = region, piece.offset
         with suppress(InvalidRequestError):
             shape = self.file.shape_of(path)
             own = _lined_up(region, stored_shape, shape)
@@ -459,16 +509,16 @@ class _HDF5Original(Original):
         lengths = [along.stop - along.start for along in own]
         return name, tuple(slice(at, at + n) for at, n in zip(first, lengths, strict=True))
 
-    def located(self, chunk: Chunk) -> Located:
+    def located(self, piece: Piece) -> Located:
         try:
-            name, own = self._located(chunk)
-            axes = _axes_lined_up(chunk.stored_shape, self.file.shape_of(name))
+            name, own = self._located(piece)
+            axes = _axes_lined_up(piece.stored_shape, self.file.shape_of(name))
         except (SourceFormatError, ValueError) as error:
             reason = error.reason if isinstance(error, GridrefError) else str(error)
             raise UnsupportedFeatureError(reason) from error
         shift = tuple(
             0 if axis is None else own[axis].start - along.start
-            for axis, along in zip(axes, chunk.region, strict=True)
+            for axis, along in zip(axes, piece.region, strict=True)
         )
         return Located(name, axes, shift)
 
@@ -533,11 +583,11 @@ class _TIFFOriginal(Original):
             raise UnsupportedFeatureError(f"tifffile cannot open its source: {error}") from error
         self._image = lru_cache(maxsize=2)(self._load)
 
-    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
-        if "tiff_series" not in chunk.attrs:
+    def _found(self, piece: Piece) -> tuple[str, Shape]:
+        if "tiff_series" not in piece.array.attrs:
             raise UnsupportedFeatureError("it is not an image of the file")
-        series = int(chunk.attrs["tiff_series"])
-        level = int(chunk.attrs.get("tiff_level", 0))
+        series = int(piece.array.attrs["tiff_series"])
+        level = int(piece.array.attrs.get("tiff_level", 0))
         return f"{series}/{level}", self.file.series[series].levels[level].shape
 
     def _values(self, name: str, own: Region) -> NDArray[Any]:
@@ -557,18 +607,11 @@ class _TIFFOriginal(Original):
         start, step = affine[letter]
         step *= finest.shape[finest.axes.index(letter)] / length
         centres = start + (np.arange(length) + 0.5) * step
-        return Own(
-            f"{beside}/{letter.lower()}",
-            (axis,),
-            (length,),
-            {},
-            lambda own: centres[own],
-            exact=False,
-        )
+        return Own.known(f"{beside}/{letter.lower()}", (axis,), centres, OF_PIXELS)
 
     def _load(self, name: str) -> NDArray[Any]:
         series, level = map(int, name.split("/"))
-        try:
+        with _refusing("tifffile cannot read it"):
             image = self.file.series[series]
             if image.levels[level].keyframe.jpegheader is not None:
                 # Decoded as one stream, chroma would be smoothed over the edges of its tiles.
@@ -576,8 +619,6 @@ class _TIFFOriginal(Original):
 
                 return np.asarray(zarr.open_array(image.aszarr(level=level), mode="r")[...])
             return np.asarray(image.levels[level].asarray())
-        except Exception as error:  # whatever decoder tifffile calls
-            raise UnsupportedFeatureError(f"tifffile cannot read it: {error}") from error
 
     def close(self) -> None:
         self.file.close()
@@ -623,8 +664,8 @@ class _Variables(Original):
         """Shape, dimensions and attributes of a variable."""
         raise NotImplementedError
 
-    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
-        name = chunk.path.rpartition("/")[2]
+    def _found(self, piece: Piece) -> tuple[str, Shape]:
+        name = piece.path.rpartition("/")[2]
         if not self._has(name):
             raise UnsupportedFeatureError(self.has_none)
         return name, self._described(name)[0]
@@ -651,10 +692,8 @@ class _NetCDF3Original(_Variables):
     has_none = "its source has no variable of this name"
 
     def __init__(self, file: Any, url: str) -> None:
-        try:
+        with _refusing("", of="NetCDF3 files"):
             import netCDF4
-        except ImportError as error:
-            raise missing_package("comparing with NetCDF3 files", error) from error
         head = file.read(12)
         if set(head[4 : 12 if head[3] == 5 else 8]) == {0xFF}:
             raise UnsupportedFeatureError(
@@ -664,11 +703,8 @@ class _NetCDF3Original(_Variables):
         memory = file.read() if file.is_remote else None
         name = "copy.nc" if file.is_remote else url  # it would ask a server for OPeNDAP
         with _NETCDF_LOCK:
-            try:
+            with _refusing("netCDF4 cannot open its source", OSError, RuntimeError):
                 self.file = netCDF4.Dataset(name, memory=memory)
-            except (OSError, RuntimeError) as error:
-                reason = f"netCDF4 cannot open its source: {error}"
-                raise UnsupportedFeatureError(reason) from error
             self.file.set_auto_maskandscale(False)
             self.file.set_auto_chartostring(False)
 
@@ -701,19 +737,17 @@ class _HDF4Original(_Variables):
     has_none = "its source does not have one data set of this name"
 
     def __init__(self, file: Any, url: str) -> None:
-        try:
+        with _refusing("", of="HDF4 files"):
             from pyhdf.error import HDF4Error
             from pyhdf.SD import SD
-        except ImportError as error:
-            raise missing_package("comparing with HDF4 files", error) from error
-        self._error = HDF4Error
+        self._errors = HDF4Error, ValueError
         with ExitStack() as stack:
             if file.is_remote:
                 folder = stack.enter_context(TemporaryDirectory())
                 url = os.path.join(folder, "copy.hdf")
                 with open(url, "wb") as copy:
                     shutil.copyfileobj(file, copy)
-            with _HDF4_LOCK, self._refusing("open its source"):
+            with _HDF4_LOCK, _refusing("pyhdf cannot open its source", *self._errors):
                 self.file = SD(url)
                 found: dict[str, list[int]] = {}
                 for number in range(self.file.info()[0]):
@@ -722,13 +756,6 @@ class _HDF4Original(_Variables):
                     variable.endaccess()
             self._numbers = found
             self._copy = stack.pop_all()
-
-    @contextmanager
-    def _refusing(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except (self._error, ValueError) as error:
-            raise UnsupportedFeatureError(f"pyhdf cannot {what}: {error}") from error
 
     def _has(self, name: str) -> bool:
         return len(self._numbers.get(name, ())) == 1
@@ -743,7 +770,7 @@ class _HDF4Original(_Variables):
             return shape, dims, variable.attributes()
 
     def _values(self, name: str, own: Region) -> NDArray[Any]:
-        with _HDF4_LOCK, self._refusing("read its data set"):
+        with _HDF4_LOCK, _refusing("pyhdf cannot read its data set", *self._errors):
             variable = self.file.select(self._numbers[name][0])
             starts = [along.start for along in own]
             counts = [along.stop - along.start for along in own]
@@ -767,60 +794,48 @@ class _GRIBOriginal(Original):
         self.eccodes = Eccodes()
         self._located: tuple[tuple[bytes, str], Mapping[str, Any]] | None = None
 
-    def read(self, chunk: Chunk) -> NDArray[Any]:
-        with self._refusing("decode"):
-            values = self.eccodes.values(*self._field(chunk))
-        shape = [along.stop - along.start for along in chunk.region]
+    def read(self, piece: Piece) -> NDArray[Any]:
+        with _refusing("eccodes cannot decode it", ValueError, of="GRIB files"):
+            values = self.eccodes.values(*self._field(piece))
+        shape = [along.stop - along.start for along in piece.region]
         return np.asarray(values, "f4").reshape(shape)
 
-    def _field(self, chunk: Chunk) -> tuple[bytes, str]:
+    def _field(self, piece: Piece) -> tuple[bytes, str]:
         """The message that holds a field, and the field's short name."""
-        short_name = chunk.attrs.get("GRIB_shortName")
-        if chunk.offset is None or not isinstance(short_name, str):
+        short_name = piece.array.attrs.get("GRIB_shortName")
+        if piece.offset is None or not isinstance(short_name, str):
             raise UnsupportedFeatureError("it is no field of its source")
-        (head,) = self.file.read_many([chunk.offset], [16])
-        (message,) = self.file.read_many([chunk.offset], [total_length(head)])
+        (head,) = self.file.read_many([piece.offset], [16])
+        (message,) = self.file.read_many([piece.offset], [total_length(head)])
         return bytes(message), short_name
 
-    @staticmethod
-    @contextmanager
-    def _refusing(what: str) -> Iterator[None]:
-        try:
-            yield
-        except ImportError as error:
-            raise missing_package("comparing with GRIB files", error) from error
-        except ValueError as error:
-            raise UnsupportedFeatureError(f"eccodes cannot {what} it: {error}") from error
-
-    def located(self, chunk: Chunk) -> Located:
+    def located(self, piece: Piece) -> Located:
         """A field is a dataset of its own: its name is offset and short name."""
-        name = f"{chunk.offset} {chunk.attrs.get('GRIB_shortName')}"
-        field = self._field(chunk)
+        name = f"{piece.offset} {piece.array.attrs.get('GRIB_shortName')}"
+        field = self._field(piece)
         n_axes = 0
         labels: Mapping[str, Any] = {}
-        with suppress(UnsupportedFeatureError), self._refusing("label"):
+        refusing = _refusing("eccodes cannot label it", ValueError, of="GRIB files")
+        with suppress(UnsupportedFeatureError), refusing:
             n_axes, labels = self.eccodes.labels(*field)
         self._located = field, labels  # what labels it is asked for next
-        n_others = len(chunk.stored_shape) - n_axes
-        return Located(name, (*[None] * n_others, *range(n_axes)), (0,) * len(chunk.stored_shape))
+        n_others = len(piece.stored_shape) - n_axes
+        return Located(name, (*[None] * n_others, *range(n_axes)), (0,) * len(piece.stored_shape))
 
     def named(self, beside: str, name: str) -> Own | None:
         assert self._located is not None
         field, labels = self._located
         own, units = f"{beside} {name}", _GRIB_UNITS.get(name, {})
         if name in labels:
-            label = np.asarray(labels[name])
-            return Own(own, (), (), units, lambda region: label[region])
+            return Own.known(own, (), np.asarray(labels[name]), Room(), units)
         if name not in ("latitude", "longitude"):
             return None
         try:
             places, axes = self.eccodes.places(*field, name)
         except ValueError:
             return None
-        period = 360.0 if name == "longitude" else 0.0
-        return Own(
-            own, axes, places.shape, units, lambda at: places[at], within=1e-3, period=period
-        )
+        room = Room(within=1e-3, period=360.0 if name == "longitude" else 0.0)
+        return Own.known(own, axes, places, room, units)
 
     def close(self) -> None:
         self.eccodes.close()
@@ -843,8 +858,8 @@ class _FITSOriginal(Original):
     def __init__(self, file: Any) -> None:
         self.file = OriginalImages(file)
 
-    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
-        number = self.file.number_at(chunk.offset)
+    def _found(self, piece: Piece) -> tuple[str, Shape]:
+        number = self.file.number_at(piece.offset)
         return f"HDU {number}", self.file.shape(number)
 
     def _values(self, name: str, own: Region) -> NDArray[Any]:
@@ -864,13 +879,13 @@ class _JPEG2000Original(Original):
         except ValueError as error:
             raise UnsupportedFeatureError(str(error)) from error
 
-    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
+    def _found(self, piece: Piece) -> tuple[str, Shape]:
         """The image or overview that an array is; shapes are their names."""
-        wanted = without_unit_axes(chunk.stored_shape)
+        wanted = without_unit_axes(piece.stored_shape)
         for shape in self.file.levels:
             if without_unit_axes(shape) == wanted:
                 return repr(shape), shape
-        raise UnsupportedFeatureError(f"rasterio has no image of shape {chunk.stored_shape} in it")
+        raise UnsupportedFeatureError(f"rasterio has no image of shape {piece.stored_shape} in it")
 
     def _values(self, name: str, own: Region) -> NDArray[Any]:
         try:
@@ -883,8 +898,7 @@ class _JPEG2000Original(Original):
         centres = self.file.centres(shape, axis)
         if centres is None:
             return None
-        name = f"{beside}/{axis}"
-        return Own(name, (axis,), centres.shape, {}, lambda own: centres[own], exact=False)
+        return Own.known(f"{beside}/{axis}", (axis,), centres, OF_PIXELS)
 
 
 # Volumes: arrays whose chunks are files of their own, and others that are all of a file
@@ -974,8 +988,6 @@ class _Volume(Original):
 
     Attributes
     ----------
-    reader
-        What it is open in.
     files
         The files around the one that is compared, if it is one of several.
     """
@@ -992,21 +1004,18 @@ class _Volume(Original):
         """Places of the elements' centres along an axis in nm; None where the reader has none."""
         return None
 
-    def _found(self, chunk: Chunk) -> tuple[str, Shape]:
+    def _found(self, piece: Piece) -> tuple[str, Shape]:
         return "array", self.shape
 
     def _values(self, name: str, own: Region) -> NDArray[Any]:
-        try:
+        with _refusing(f"{self.reader} cannot read it"):
             return self._part(own)
-        except Exception as error:
-            raise UnsupportedFeatureError(f"{self.reader} cannot read it: {error}") from error
 
     def labels(self, beside: str, axis: int) -> Own | None:
         centres = self._centres(axis)
         if centres is None:
             return None
-        units = {"units": "nm"}
-        return Own(str(axis), (axis,), centres.shape, units, lambda own: centres[own], exact=False)
+        return Own.known(str(axis), (axis,), centres, OF_PIXELS, {"units": "nm"})
 
     def close(self) -> None:
         if self.files is not None:
@@ -1188,26 +1197,12 @@ def _volume_around(
     """The volume that a file belongs to; None if its name is no chunk's."""
     files = _VolumeFiles(url, storage_options, policy)
     for what, (kind, around) in _VOLUMES.items():
-        with _opening(what, kind.reader):
+        with _refusing(f"{kind.reader} cannot open its source", of=what):
             volume = around(files)
             if volume is not None:
                 volume.files = files
                 return volume
     return None
-
-
-@contextmanager
-def _opening(what: str, reader: str) -> Iterator[None]:
-    """Errors of opening a volume, in words of ours."""
-    try:
-        yield
-    except ImportError as error:
-        raise missing_package(f"comparing with {what}", error) from error
-    except GridrefError:
-        raise
-    except Exception as error:
-        reason = f"{reader} cannot open its source: {error}"
-        raise UnsupportedFeatureError(reason) from error
 
 
 def open_original(
@@ -1229,7 +1224,7 @@ def open_original(
     magic = file.read(10)
     file.seek(0)
     if magic[1:] == b"\xa8b2frame\0":
-        with file, _opening("Blosc2 arrays", "blosc2"):
+        with file, _refusing("blosc2 cannot open its source", of="Blosc2 arrays"):
             return _blosc2_frame(file)
     magic = magic[:4]
     if magic[:2] in (b"II", b"MM"):

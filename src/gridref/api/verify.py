@@ -40,10 +40,10 @@ from gridref.api.originals import (
     open_original,
     pieces_of,
     shares_of,
-    source_of,
 )
+from gridref.api.overviews import coarsening_of
 from gridref.api.readable import from_files, reader_for
-from gridref.api.rewriting.levels import Coarsening, tile_shape
+from gridref.api.rewriting.levels import tile_shape
 from gridref.api.verify_labels import NOT_IN_FILES, Labels, LabelsOfFile, texts_of
 from gridref.catalog import ROOT_FILE, CatalogGroup
 from gridref.catalog.commit import recording
@@ -65,7 +65,6 @@ from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local, open_for_sca
 from gridref.io.ahead import in_threads
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.conventions import MissingValues, meant_dtype
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkState, Source
 from gridref.model.overlay import Box, Cover
@@ -294,10 +293,10 @@ def _compare(
     labels: LabelsOfFile,
     tally: _Tally,
 ) -> None:
-    array, batch, member = piece.cross.array, piece.batch, piece.member
+    batch, member = piece.batch, piece.member
     if batch.encoding[member] == MISSING_BLOCK:
         return
-    source, offset = source_of(array, int(batch.block[member]), int(batch.row[member]))
+    source = piece.source
     url = None if source is None else source.url
     place = Place(source=url, variable=piece.path, chunk=tuple(batch.chunk[member].tolist()))
     got = _read(piece, reader)
@@ -305,7 +304,7 @@ def _compare(
         if source is None:
             raise UnsupportedFeatureError(_why_no_file(piece))
         original = original_of(source)
-        raw = _original(original, offset, piece)
+        raw = _original(original, piece)
     except UnsupportedFeatureError as error:
         if isinstance(got, DecodeError) and not any(map(why_not, piece.encoding.codecs)):
             tally.differences.append(Difference(got.place.within(place), got.reason))
@@ -320,9 +319,9 @@ def _compare(
     tally.n_chunks += 1
     tally.n_values += got.size
     message = _difference(got, _as_shown(raw, piece))
-    if message and not (offset is None and labels.is_encoded_anew(piece, original, got, raw)):
+    if message and not (piece.offset is None and labels.is_encoded_anew(piece, original, got, raw)):
         tally.differences.append(Difference(place, message))
-    for found in labels.compared(piece, original, offset, got, raw):
+    for found in labels.compared(piece, original, got, raw):
         if found.path != piece.path:
             tally.labels.add(found.path)
         tally.n_labels += found.n_labels
@@ -335,7 +334,7 @@ def _compare(
 
 def _why_no_file(piece: Piece) -> str:
     batch, member = piece.batch, piece.member
-    manifest = piece.cross.array.manifests[int(batch.manifest[member])]
+    manifest = piece.array.manifests[int(batch.manifest[member])]
     chunk = manifest.take(batch.row[member : member + 1])
     return _ABSENT if chunk.state[0] == ChunkState.MISSING else _INLINE
 
@@ -344,16 +343,16 @@ def _read(piece: Piece, reader: Reader) -> NDArray[Any] | DecodeError:
     """The values of a piece as gridref reads them, or why they cannot be decoded."""
     selection = piece.cross.in_output(piece.batch.piece[piece.member])
     try:
-        return reader.read(piece.cross.array, selection, name=piece.path)
+        return reader.read(piece.array, selection, name=piece.path)
     except DecodeError as error:
         return error
 
 
-def _original(original: Original, offset: int | None, piece: Piece) -> NDArray[Any]:
+def _original(original: Original, piece: Piece) -> NDArray[Any]:
     """The values of a piece as the original reader returns them, numbers as all files name them."""
     encoding = piece.encoding
     if piece.key not in piece.shared:
-        whole = original.read(piece.chunk(offset))
+        whole = original.read(piece)
         piece.shared.clear()
         piece.shared[piece.key] = whole.transpose(np.argsort(axis_order(encoding)))
     chosen: Any = (*piece.cross.in_chunk(piece.batch.piece[piece.member]), ...)
@@ -366,7 +365,7 @@ def _original(original: Original, offset: int | None, piece: Piece) -> NDArray[A
 
 def _as_shown(values: NDArray[Any], piece: Piece) -> NDArray[Any]:
     """What the array should hold, worked out from the original reader's values."""
-    array, encoding = piece.cross.array, piece.encoding
+    array, encoding = piece.array, piece.encoding
     if encoding.unpacking is not None:
         values = unpack(values, encoding.unpacking)
     if array.dtype.kind == "T":
@@ -452,14 +451,7 @@ class _Written:
             if not is_current(entry, array):
                 continue
             levels = [group.levels.level(entry, n, array) for n in range(1, entry.n_levels + 1)]
-            coarsening = Coarsening(
-                entry.method,
-                entry.factors,
-                entry.n_levels,
-                MissingValues.of(array),
-                meant_dtype(array),
-                levels[0].dtype,
-            )
+            coarsening = coarsening_of(entry, array, levels[0].dtype)
             tile = tile_shape(array.shape, array.dtype.itemsize, entry.factors, entry.n_levels)
             tiles = ChunkGrid.regular(array.shape, tile)
             for number in self._sample(tiles.n_chunks):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from gridref.api.building import Job
 from gridref.api.decoding import MEANING_ATTRIBUTES, coordinate_names, refusing_attributes
 from gridref.api.layout.layouts import Groups, Mosaic, layout_of
 from gridref.api.layout.sources import REPLACED
-from gridref.api.originals import Located, Original, Own, Piece, axis_order
+from gridref.api.originals import Located, Original, Own, Piece, Room, axis_order
 from gridref.api.units import converter
 from gridref.combine import CombineOptions
 from gridref.errors import (
@@ -135,11 +135,9 @@ class Labels:
             else ""
         )
 
-    def room(self, own: Own) -> _Room:
+    def room(self, own: Own) -> Room:
         """How far labels may differ."""
-        if own.exact and self.pixels is None:
-            return _Room(within=own.within, period=own.period)
-        return _Room(max(0.01 if self.pixels is None else self.pixels, 1e-6))
+        return own.room if self.pixels is None else Room(max(self.pixels, 1e-6))
 
     def _whole(self, path: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """All values of a label, as stored and decoded."""
@@ -177,8 +175,6 @@ class LabelsFound:
 
     Attributes
     ----------
-    n_labels
-        Values that were compared.
     difference
         How they differ; empty if they do not.
     not_compared
@@ -205,7 +201,6 @@ class LabelsOfFile:
         self,
         piece: Piece,
         original: Original,
-        offset: int | None,
         got: NDArray[Any],
         raw: NDArray[Any],
     ) -> Iterator[LabelsFound]:
@@ -217,18 +212,15 @@ class LabelsOfFile:
         ----------
         original
             The file by its original reader.
-        offset
-            Where the piece's chunk is in the file.
         got, raw
             Values of the piece, as the cube and as the original reader have them.
         """
-        place, array = _Place.of(piece), piece.cross.array
-        for found in self._found(piece, place, original, offset):
+        for found in self._found(piece, _Place.of(piece, original)):
             if found.difference:
                 self._differing.add(found.path)
             yield found
         if piece.path not in self._differing:
-            unlike = differing_meaning(got, array.attrs, raw, self._about[piece.path][0])
+            unlike = differing_meaning(got, piece.array.attrs, raw, self._about[piece.path][0])
             if unlike:
                 self._differing.add(piece.path)
                 yield LabelsFound(piece.path, difference=unlike)
@@ -240,44 +232,37 @@ class LabelsOfFile:
 
         Combining writes times anew where files count them from other dates.
         """
-        own, _ = original.about(original.located(piece.chunk(None)).name)
-        attrs = piece.cross.array.attrs
+        own, _ = original.about(original.located(piece).name)
+        attrs = piece.array.attrs
         if own is None or not _are_numbers(got, raw) or _is_meaning_alike(attrs, own):
             return False
         return not differing_meaning(got, attrs, raw, own)
 
-    def _found(
-        self, piece: Piece, place: _Place, original: Original, offset: int | None
-    ) -> Iterator[LabelsFound]:
-        array, new = piece.cross.array, []
+    def _found(self, piece: Piece, place: _Place) -> Iterator[LabelsFound]:
+        new = []
         for path, label in self.labels.beside(piece.path):
             key = path, *(place.key(dim) for dim in label.dims)
             if key not in self._seen and path not in self._differing:
                 self._seen.add(key)
                 new.append((path, label))
         if new or piece.path not in self._about:
-            located = original.located(piece.chunk(offset))
             for path, label in new:
-                yield self._one(path, label, place, located, original)
-            own, members = self._about[piece.path] = original.about(located.name)
-            unlike = differing_members(array.attrs, own, members, _renumbered_by(piece.encoding))
+                yield self._one(path, label, place)
+            own, members = self._about[piece.path] = place.original.about(place.located.name)
+            unlike = differing_members(
+                piece.array.attrs, own, members, _renumbered_by(piece.encoding)
+            )
             if unlike and piece.path not in self._differing:
                 yield LabelsFound(piece.path, difference=unlike)
 
-    def _one(
-        self, path: str, array: VirtualArray, place: _Place, located: Located, original: Original
-    ) -> LabelsFound:
-        name = path.rpartition("/")[2]
-        own = self._own(name, array, place, located, original)
+    def _one(self, path: str, array: VirtualArray, place: _Place) -> LabelsFound:
+        own = self._own(path.rpartition("/")[2], array, place)
         if own is None:
             return LabelsFound(path, not_compared=NOT_IN_FILES)
-        axes = _dims_of(own, array, place, located)
+        axes = _dims_of(own, array, place)
         if axes is None:
             return LabelsFound(path, not_compared=f"the file's own {own.name} has other dimensions")
-        in_file = [
-            _in_file(dim, extent, place, located)
-            for dim, extent in zip(axes, own.shape, strict=True)
-        ]
+        in_file = [place.in_file(dim, extent) for dim, extent in zip(axes, own.shape, strict=True)]
         if any(len(at) and at.max() >= n for at, n in zip(in_file, own.shape, strict=True)):
             reason = f"the file's own {own.name} is shorter than its dimension"
             return LabelsFound(path, not_compared=reason)
@@ -298,18 +283,17 @@ class LabelsOfFile:
             return LabelsFound(path, not_compared=instead)
         return LabelsFound(path, int(shown.size), message)
 
-    def _own(
-        self, name: str, array: VirtualArray, place: _Place, located: Located, original: Original
-    ) -> Own | None:
+    def _own(self, name: str, array: VirtualArray, place: _Place) -> Own | None:
         """The file's variable that a label of the cube stands for."""
+        original, beside = place.original, place.located.name
         if array.dims == (name,):
-            axis = place.axis_in_file(name, located)
-            own = None if axis is None else original.labels(located.name, axis)
+            axis = place.axis_in_file(name)
+            own = None if axis is None else original.labels(beside, axis)
             if own is not None:
                 return own
         source = str(self.labels.sources.get(name, ""))
         named = source.removeprefix("variable:") if source.startswith("variable:") else name
-        return original.named(located.name, named)
+        return original.named(beside, named)
 
     def _of_cube(
         self, path: str, array: VirtualArray, at: list[Int64Array]
@@ -347,7 +331,7 @@ def _read_around(
     return _decoded(raw, attrs), raw
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Place:
     """Which elements of the cube a piece is, and which of its stored array.
 
@@ -359,27 +343,32 @@ class _Place:
         For each dimension its axis in the stored array, in the file's order.
     """
 
+    piece: Piece
+    original: Original
     cube: Mapping[str, Int64Array]
     stored: Mapping[str, Int64Array]
     axes: Mapping[str, int]
 
     @classmethod
-    def of(cls, piece: Piece) -> _Place:
+    def of(cls, piece: Piece, original: Original) -> _Place:
         number = piece.batch.piece[piece.member]
         chunk = piece.batch.chunk[piece.member].tolist()
         lengths = piece.encoding.chunk_shape
-        dims, order = piece.cross.array.dims, list(axis_order(piece.encoding))
+        dims, order = piece.array.dims, list(axis_order(piece.encoding))
         out, inside = piece.cross.in_output(number), piece.cross.in_chunk(number)
         cube = {dim: _indices(part) for dim, part in zip(dims, out, strict=True)}
-        return cls(
-            cube,
-            {
-                # A step of 0 repeats one element.
-                dim: np.broadcast_to(at * length + _indices(part), cube[dim].shape)
-                for dim, at, length, part in zip(dims, chunk, lengths, inside, strict=True)
-            },
-            {dim: order.index(axis) for axis, dim in enumerate(dims)},
-        )
+        stored = {
+            # A step of 0 repeats one element.
+            dim: np.broadcast_to(at * length + _indices(part), cube[dim].shape)
+            for dim, at, length, part in zip(dims, chunk, lengths, inside, strict=True)
+        }
+        axes = {dim: order.index(axis) for axis, dim in enumerate(dims)}
+        return cls(piece, original, cube, stored, axes)
+
+    @cached_property
+    def located(self) -> Located:
+        """Where it is in the file."""
+        return self.original.located(self.piece)
 
     def key(self, dim: str) -> tuple[int, ...]:
         """The same for pieces that have the same elements along a dimension."""
@@ -388,9 +377,18 @@ class _Place:
         own, stored = self.cube[dim], self.stored[dim]
         return int(own[0]), int(own[-1]), len(own), int(stored[0]), int(stored[-1])
 
-    def axis_in_file(self, dim: str, located: Located) -> int | None:
+    def axis_in_file(self, dim: str) -> int | None:
         """The axis of the file's dataset that a dimension is."""
-        return located.axes[self.axes[dim]] if dim in self.axes else None
+        return self.located.axes[self.axes[dim]] if dim in self.axes else None
+
+    def in_file(self, dim: str, extent: int) -> Int64Array:
+        """Indices of its elements along an axis of a file's variable."""
+        axis = self.axis_in_file(dim)
+        if extent == 1 and (dim not in self.cube or axis is None):
+            return np.zeros(1, np.int64)
+        if axis is None:
+            return np.arange(extent)
+        return np.asarray(self.stored[dim] + self.located.shift[self.axes[dim]])
 
 
 def _indices(part: Any) -> Int64Array:
@@ -399,9 +397,9 @@ def _indices(part: Any) -> Int64Array:
     return np.arange(part.start, -1 if part.stop is None else part.stop, part.step or 1)
 
 
-def _dims_of(own: Own, array: VirtualArray, place: _Place, located: Located) -> list[str] | None:
+def _dims_of(own: Own, array: VirtualArray, place: _Place) -> list[str] | None:
     """The cube's dimension for each axis of a file's variable; None if unknown."""
-    by_axis = {place.axis_in_file(dim, located): dim for dim in place.axes}
+    by_axis = {place.axis_in_file(dim): dim for dim in place.axes}
     if len(own.axes) == array.ndim == 1 and own.axes[0] is None:
         return [array.dims[0]]
     dims = [None if axis is None else by_axis.get(axis, "") for axis in own.axes]
@@ -410,11 +408,7 @@ def _dims_of(own: Own, array: VirtualArray, place: _Place, located: Located) -> 
     if unknown and len(unknown) != len(
         rest
     ):  # the file lacks dimensions of the cube, or has some of length 1
-        rest = [
-            dim
-            for dim in rest
-            if dim not in place.cube or place.axis_in_file(dim, located) is not None
-        ]
+        rest = [dim for dim in rest if dim not in place.cube or place.axis_in_file(dim) is not None]
     if unknown and len(unknown) != len(rest):
         kept = [extent != 1 for extent in unknown]
         if sum(kept) != len(rest):
@@ -430,16 +424,6 @@ def _dims_of(own: Own, array: VirtualArray, place: _Place, located: Located) -> 
     return None if lacking else shown
 
 
-def _in_file(dim: str, extent: int, place: _Place, located: Located) -> Int64Array:
-    """Indices of a piece's elements along an axis of a file's variable."""
-    axis = place.axis_in_file(dim, located)
-    if extent == 1 and (dim not in place.cube or axis is None):
-        return np.zeros(1, np.int64)
-    if axis is None:
-        return np.arange(extent)
-    return np.asarray(place.stored[dim] + located.shift[place.axes[dim]])
-
-
 def _laid_as(values: NDArray[Any], dims: list[str], wanted: tuple[str, ...]) -> NDArray[Any]:
     """Values with the wanted dimensions; of length 1 where they have one not."""
     kept = [axis for axis, dim in enumerate(dims) if dim in wanted]
@@ -448,25 +432,6 @@ def _laid_as(values: NDArray[Any], dims: list[str], wanted: tuple[str, ...]) -> 
     values = values.transpose([named.index(dim) for dim in wanted if dim in named])
     lengths = iter(values.shape)
     return values.reshape([next(lengths) if dim in named else 1 for dim in wanted])
-
-
-@dataclass(frozen=True)
-class _Room:
-    """How far labels may differ.
-
-    Attributes
-    ----------
-    parts
-        In parts of their spacing.
-    within
-        In their units.
-    period
-        What they may differ by as often as they like; 0 for nothing.
-    """
-
-    parts: float = 0.0
-    within: float = 0.0
-    period: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -496,7 +461,7 @@ def differing_meaning(
     if not _are_numbers(got, raw) or _is_meaning_alike(attrs, own):
         return ""
     return _differing(
-        _Side(_decoded(got, attrs), got, attrs), _Side(_decoded(raw, own), raw, own), _Room()
+        _Side(_decoded(got, attrs), got, attrs), _Side(_decoded(raw, own), raw, own), Room()
     )
 
 
@@ -581,7 +546,7 @@ def _decoded(raw: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[Any]:
     return raw
 
 
-def _differing(cube: _Side, file: _Side, allowed: _Room) -> str:
+def _differing(cube: _Side, file: _Side, allowed: Room) -> str:
     """How labels differ; empty where they mean the same."""
     try:
         held = np.broadcast_to(file.values, cube.values.shape)
@@ -608,7 +573,7 @@ def _differing(cube: _Side, file: _Side, allowed: _Room) -> str:
     ):
         room = 1e-6
     same = (shown == held) | ((shown != shown) & (held != held))
-    if (room or allowed != _Room()) and not same.all():
+    if (room or allowed != Room()) and not same.all():
         with np.errstate(invalid="ignore"):
             far = room * max(_most(shown), _most(held)) + allowed.parts * _spacing(held)
             apart = np.abs(np.subtract(shown, held, dtype="f8"))
