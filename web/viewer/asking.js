@@ -1,5 +1,5 @@
 // Much is read only when a button is pressed, which stands where the values will.
-import { element } from "./dom.js";
+import { element } from "./controls.js";
 import { bytesInWords } from "./numbers.js";
 
 const MOST_BYTES = 128e6; // more is read when asked to

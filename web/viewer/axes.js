@@ -3,7 +3,7 @@ import { axisBottom, axisLeft } from "d3-axis";
 import { scaleLinear } from "d3-scale";
 import { select } from "d3-selection";
 import { Coordinate } from "./coordinate.js";
-import { drawn } from "./dom.js";
+import { drawn } from "./controls.js";
 import { turned } from "./map/earth.js";
 import { placeOf, valueAt } from "./places.js";
 

@@ -1,7 +1,7 @@
 // What colours mean: a bar with ticks, or a list of categories.
 import { axisBottom } from "d3-axis";
 import { select } from "d3-selection";
-import { drawn, element } from "./dom.js";
+import { drawn, element } from "./controls.js";
 import { categoryColour } from "./colours/paint.js";
 import { roughly } from "./numbers.js";
 

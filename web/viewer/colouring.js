@@ -1,11 +1,10 @@
 // From values to colours, and to words about them: what suits the array, as far as nobody chose.
 import { bar, categories, namedColours } from "./colourbar.js";
 import { suited } from "./colours/choosing.js";
-import { beyond, limitsOf } from "./colours/limits.js";
-import { normOf } from "./colours/norms.js";
+import { beyond, limitsOf, normOf } from "./colours/limits.js";
 import { categorised, mixed, rgbOf, scaled } from "./colours/paint.js";
 import { coloursOf } from "./colours/scales.js";
-import { element } from "./dom.js";
+import { element } from "./controls.js";
 import { roughly } from "./numbers.js";
 
 // Of `scale`, `norm`, `low` and `high` those that are not chosen yet, for the values that there are;

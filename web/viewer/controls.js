@@ -1,5 +1,23 @@
-// What people choose by: sliders, lists, ticks and buttons.
-import { element } from "./dom.js";
+// Elements out of values, where texts are never taken for HTML; and what people choose by: sliders, lists, ticks
+// and buttons.
+
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+export function drawn(name, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
 
 export function choice(words, options, value, onchange) {
   const name = words.toLowerCase().replaceAll(" ", "-");

@@ -1,6 +1,6 @@
 // Arrays that are no pictures: nothing, a single value, a series, or texts.
 import { askWhether } from "./asking.js";
-import { element } from "./dom.js";
+import { element } from "./controls.js";
 import { alongOf, seriesPlot } from "./series.js";
 
 const MOST_TEXTS = 200;

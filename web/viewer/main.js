@@ -1,7 +1,6 @@
 // Where the viewer goes on a page, and small pictures on the list of catalogs.
 import "uplot/dist/uPlot.min.css";
-import { button } from "./controls.js";
-import { element } from "./dom.js";
+import { button, element } from "./controls.js";
 import { preview } from "./preview.js";
 import { Viewer } from "./viewer.js";
 

@@ -1,9 +1,8 @@
 // The controls of a picture: sliders through what is not shown, and how the rest is drawn.
-import { button, choice, number, slider, tick } from "./controls.js";
+import { button, choice, element, number, slider, tick } from "./controls.js";
 import { compositeControls } from "./parts.js";
 import { GROUPS } from "./colours/scales.js";
-import { NORMS } from "./colours/norms.js";
-import { element } from "./dom.js";
+import { NORMS } from "./colours/limits.js";
 import { WHOLE } from "./glass.js";
 import { VIEWS } from "./map/views.js";
 import { MOST_ALONG } from "./shown.js";

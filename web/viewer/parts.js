@@ -1,6 +1,5 @@
 // Controls of channels or bands that make one picture: which, in what colours, between which limits.
-import { button, choice, number, tick } from "./controls.js";
-import { element } from "./dom.js";
+import { button, choice, element, number, tick } from "./controls.js";
 
 export function compositeControls(viewer) {
   const { shown } = viewer;

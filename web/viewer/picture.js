@@ -1,6 +1,6 @@
 // The picture: a canvas that is pointed at, zoomed and dragged, with axes around it.
 import { drawAxes } from "./axes.js";
-import { drawn, element } from "./dom.js";
+import { drawn, element } from "./controls.js";
 import { held, moved, nearer, WHOLE } from "./glass.js";
 
 const ZOOMS = { "+": 2, "=": 2, "-": 0.5, 0: 0 };

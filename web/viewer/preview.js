@@ -1,7 +1,6 @@
 // Small pictures in the list of catalogs: the first plane of an array, by its coarsest level.
 import { suited } from "./colours/choosing.js";
-import { limitsOf, sorted } from "./colours/limits.js";
-import { normOf } from "./colours/norms.js";
+import { limitsOf, normOf, sorted } from "./colours/limits.js";
 import { categorised, mixed, scaled } from "./colours/paint.js";
 import { coloursOf } from "./colours/scales.js";
 import { Composite, fitParts } from "./composite.js";

@@ -1,6 +1,5 @@
 // What is shown, to keep: the picture, the values as files of the server, and lines of Python that read them.
-import { button } from "./controls.js";
-import { element } from "./dom.js";
+import { button, element } from "./controls.js";
 import { drawnTogether } from "./drawing.js";
 
 const FILES = [["netcdf", "NetCDF"], ["geotiff", "GeoTIFF"]];

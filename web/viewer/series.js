@@ -1,7 +1,7 @@
 // Series of values as a line, and how often values are: drawn by uPlot, the numbers as a table as well.
 import { ticks as ticksBetween } from "d3-array";
 import uPlot from "uplot";
-import { element } from "./dom.js";
+import { element } from "./controls.js";
 import { sorted } from "./colours/limits.js";
 import { roughly } from "./numbers.js";
 import { download } from "./saving.js";

@@ -2,7 +2,6 @@
 import { decompress as zstd } from "fzstd";
 import { copyBack, lz4Block } from "./lz4.js";
 import { unshuffle, unshuffleBits } from "./shuffle.js";
-import { inflated } from "./streams.js";
 
 const HEADER = 16;
 const [SHUFFLED, COPIED, BITS_SHUFFLED, NOT_SPLIT] = [1, 2, 4, 16];
@@ -87,4 +86,9 @@ function bloscLz(data, out) {
     control = next();
   }
   if (to !== out.length) throw new Error("a BloscLZ block is damaged");
+}
+
+async function inflated(data, format) {
+  const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream(format));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
 }

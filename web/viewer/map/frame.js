@@ -2,7 +2,7 @@
 import { geoCircle, geoDistance, geoPath } from "d3-geo";
 import { LAND, outlined } from "../coast.js";
 import { multiples } from "../coordinate.js";
-import { elementsSeen, NOTHING } from "./raster.js";
+import { elementsSeen, NOTHING } from "./mesh.js";
 import { turned } from "./earth.js";
 import { viewOf } from "./views.js";
 
