@@ -1,4 +1,4 @@
-"""Decode variables by the CF conventions, as xarray shows them."""
+"""Decode variables by the CF conventions, as xarray shows them, and reference systems by pyproj."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import GridrefError, NotRepresentableError, Place
 from gridref.model.array import VirtualArray
+from gridref.model.conventions import wkt_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -71,3 +72,41 @@ def decoded_values(
 
     variable = xr.Variable(array.dims, raw, dict(array.attrs))
     return np.asarray(decoded(name, variable, decode_times=decode_times).values)
+
+
+# Reference systems
+
+_MOST_CHARACTERS = 100_000
+"""Of the text of a reference system."""
+
+type System = str | tuple[tuple[str, Any], ...]
+
+
+def system_of(attrs: Mapping[str, Any]) -> System:
+    """What a grid mapping may be made of: its WKT, else those attributes that are texts or numbers.
+
+    What is too long is left out.
+    """
+    if wkt := wkt_of(attrs):
+        return wkt if len(wkt) < _MOST_CHARACTERS else ()
+    plain = {
+        name: getattr(value, "tolist", lambda value=value: value)() for name, value in attrs.items()
+    }
+    kept = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in plain.items()
+        if isinstance(value, str | int | float | list | tuple)
+        and len(str(value)) < _MOST_CHARACTERS
+    }
+    return tuple(sorted(kept.items()))
+
+
+def crs_of(system: System) -> Any:
+    """A reference system of pyproj; None where PROJ does not understand it."""
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
+    try:
+        return CRS.from_wkt(system) if isinstance(system, str) else CRS.from_cf(dict(system))
+    except (CRSError, KeyError, TypeError, ValueError):
+        return None

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -144,7 +144,8 @@ class IcechunkTarget(Target):
     def begin(self, digest: str, documents: Documents) -> bool:
         self._branch = f"{_PREFIX}{digest[:16]}"
         with repository_errors(self._url):
-            self._repository = self._opened()
+            taken = holds_something(self._url)
+            self._repository, _ = opened_or_made(self._url, self._options, taken)
             branches = self._repository.list_branches()
             if self._branch not in branches:
                 if any(branch.startswith(_PREFIX) for branch in branches):
@@ -182,20 +183,27 @@ class IcechunkTarget(Target):
         with repository_errors(self._url):
             self._repository.delete_branch(self._branch)
 
-    def _opened(self) -> icechunk.Repository:
-        storage = repository_storage(self._url, self._options)
-        if icechunk.Repository.exists(storage):
-            return icechunk.Repository.open(storage)
-        is_taken = is_local(self._url) and os.path.exists(self._url)
-        if is_taken and not (os.path.isdir(self._url) and not os.listdir(self._url)):
-            raise holds_something(self._url)
-        return icechunk.Repository.create(storage)
-
     def _is_empty(self) -> bool:
         """Whether there is nothing on the branch that readers open."""
-        store = self._repository.readonly_session(branch=_MAIN).store
+        return not holds_nodes(self._repository.readonly_session(branch=_MAIN).store)
 
-        async def any_below() -> bool:
-            return any([name != "zarr.json" async for name in store.list_dir("")])
 
-        return not sync(any_below())
+def opened_or_made(
+    url: str, storage_options: Mapping[str, Any] | None, taken: InvalidRequestError
+) -> tuple[icechunk.Repository, bool]:
+    """A repository, and whether it was made; `taken` is raised where something else is."""
+    storage = repository_storage(url, storage_options)
+    if icechunk.Repository.exists(storage):
+        return icechunk.Repository.open(storage), False
+    if is_local(url) and os.path.exists(url) and not (os.path.isdir(url) and not os.listdir(url)):
+        raise taken
+    return icechunk.Repository.create(storage), True
+
+
+def holds_nodes(store: icechunk.IcechunkStore) -> bool:
+    """Whether there are groups or arrays below the root."""
+
+    async def any_below() -> bool:
+        return any([name != "zarr.json" async for name in store.list_dir("")])
+
+    return bool(sync(any_below()))

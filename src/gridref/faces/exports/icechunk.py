@@ -72,11 +72,11 @@ try:
         location_of,
         open_session,
         repository_errors,
-        repository_storage,
         scan_session,
         why_no_location,
     )
     import icechunk
+    from gridref.api.icechunk_target import holds_nodes, opened_or_made
     # isort: on
 except ImportError as error:
     raise missing_package("Icechunk", error) from error
@@ -258,19 +258,14 @@ def _repository(
         return
     url = absolute_url(destination)
     with repository_errors(url):
-        storage = repository_storage(url, storage_options)
-        is_new = not icechunk.Repository.exists(storage)
-        is_made = is_new and is_local(url)
-        if is_made and os.path.exists(url) and not (os.path.isdir(url) and not os.listdir(url)):
-            raise InvalidRequestError(
-                f"{url} exists and is not a repository, so nothing was written: choose another "
-                "address"
-            )
-        repository = (icechunk.Repository.create if is_new else icechunk.Repository.open)(storage)
+        taken = InvalidRequestError(
+            f"{url} exists and is not a repository, so nothing was written: choose another address"
+        )
+        repository, is_made = opened_or_made(url, storage_options, taken)
         try:
             yield _with_access(repository, prefixes, storage_options)
         except BaseException:
-            if is_made:
+            if is_made and is_local(url):
                 shutil.rmtree(url, ignore_errors=True)
             raise
 
@@ -332,8 +327,6 @@ class _Writer:
 
     Attributes
     ----------
-    export
-        What is written.
     inline_limit
         Size in bytes of arrays whose small chunks are copied.
     """
@@ -347,7 +340,7 @@ class _Writer:
         if append_dim is not None:
             self._append(append_dim)
             return
-        if self._has_content():
+        if holds_nodes(self.store):
             if not replace:
                 raise InvalidRequestError(
                     Message(
@@ -364,14 +357,6 @@ class _Writer:
         for path, view in self.export.views.items():
             self._put_document(path, view.metadata.to_json())
             self._put_chunks(path, (0,) * view.array.ndim)
-
-    def _has_content(self) -> bool:
-        """Whether there are groups or arrays below the root."""
-
-        async def any_below() -> bool:
-            return any([name != "zarr.json" async for name in self.store.list_dir("")])
-
-        return bool(sync(any_below()))
 
     def _document(self, path: str) -> dict[str, Any] | None:
         """The ``zarr.json`` at a path."""

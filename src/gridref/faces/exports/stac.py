@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from pystac.utils import datetime_to_str
 
 from gridref.api.catalog import open_catalog
-from gridref.api.decoding import refusing_attributes
+from gridref.api.decoding import crs_of, refusing_attributes, system_of
 from gridref.catalog import CatalogGroup
 from gridref.catalog.folder import publish_file
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.io import absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import direction, wkt_of
+from gridref.model.conventions import direction
 from gridref.options import check_choice
 from gridref.secrets import shown_address
 from gridref.serve.views import View, ViewOptions, show
@@ -207,10 +207,6 @@ class _Part:
     ----------
     path
         Its path; empty for the root.
-    dataset, arrays
-        What it holds.
-    axes
-        Its dimensions by their own names.
     dims
         The name that each of them has in the document: that of a group above where it is the same.
     """
@@ -551,19 +547,14 @@ def _geometry_of(bbox: _Box) -> dict[str, Any]:
 def _crs_of(dataset: xr.Dataset, x: _Axis) -> Any:
     """The coordinate reference system of rows and columns; None if nothing says what it is."""
     from pyproj import CRS
-    from pyproj.exceptions import CRSError
 
     named = [
         str(v.encoding.get("grid_mapping", v.attrs.get("grid_mapping", ""))).partition(":")[0]
         for v in dataset.data_vars.values()
     ]
     for name in filter(dataset.variables.__contains__, [*named, "spatial_ref"]):
-        attrs = dataset.variables[name].attrs
-        try:
-            wkt = wkt_of(attrs)
-            return CRS.from_wkt(wkt) if wkt else CRS.from_cf(dict(attrs))
-        except (CRSError, KeyError, TypeError, ValueError, AttributeError):
-            continue
+        if (crs := crs_of(system_of(dataset.variables[name].attrs))) is not None:
+            return crs
     attrs = {} if x.labels is None else x.labels.attrs
     rotated = attrs.get("standard_name") == "grid_longitude"
     in_degrees = str(attrs.get("units", "")).startswith(_GEOGRAPHIC) and not rotated

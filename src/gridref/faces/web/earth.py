@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from gridref.api.decoding import System, crs_of, system_of
 from gridref.faces.web.meaning import array_at, below, groups_around, sweep_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import compass_of, text_of, wkt_of
+from gridref.model.conventions import compass_of, text_of
 
 _NAMES = {
     **dict.fromkeys(("latitude", "lat", "nav_lat", "xlat", "lats", "tlat", "geolat"), "N"),
@@ -22,8 +23,6 @@ _NAMES = {
 """What coordinates are called that say nothing else of themselves."""
 _BESIDE = ("geolocation_fields", "geolocation fields", "geolocation_data", "geolocation")
 """Groups of satellites' products that hold the coordinates of their neighbours."""
-_MOST_CHARACTERS = 100_000
-"""Of the text of a reference system."""
 _NAMELESS = "phony_dim_"
 """Dimensions that HDF5 gives no names are the same if they are as long."""
 _METRES = {"km": 1e3, "kilometer": 1e3, "kilometre": 1e3, "kilometers": 1e3, "kilometres": 1e3}
@@ -129,7 +128,7 @@ def _mapped(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, An
         return None
     if text_of(attrs, "grid_mapping_name") == "rotated_latitude_longitude":
         return _rotated(attrs, dims)
-    text = _projection(_system(attrs))
+    text = _projection(system_of(attrs))
     if text is None:
         return None
     height = float(_number(attrs, "perspective_point_height") or 1)
@@ -159,7 +158,7 @@ def reference_system(group: VirtualGroup, path: str, *, is_geographic: bool = Fa
         Empty where nothing is stated that PROJ understands.
     """
     attrs = _grid_mapping(group, path)
-    crs = None if attrs is None else _crs(_system(attrs))
+    crs = None if attrs is None else crs_of(system_of(attrs))
     if crs is not None and is_geographic and crs.is_projected:
         crs = crs.geodetic_crs
     return "" if crs is None else str(crs.to_wkt())
@@ -172,43 +171,10 @@ def _number(attrs: Mapping[str, Any], name: str) -> float | None:
         return None
 
 
-type _System = str | tuple[tuple[str, Any], ...]
-
-
-def _system(attrs: Mapping[str, Any]) -> _System:
-    """What a grid mapping may be made of: its WKT, else those attributes that are texts or numbers.
-
-    What is too long is left out.
-    """
-    if wkt := wkt_of(attrs):
-        return wkt if len(wkt) < _MOST_CHARACTERS else ()
-    plain = {
-        name: getattr(value, "tolist", lambda value=value: value)() for name, value in attrs.items()
-    }
-    kept = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in plain.items()
-        if isinstance(value, str | int | float | list | tuple)
-        and len(str(value)) < _MOST_CHARACTERS
-    }
-    return tuple(sorted(kept.items()))
-
-
-def _crs(system: _System) -> Any:
-    """A reference system of pyproj; None where PROJ does not understand it."""
-    from pyproj import CRS
-    from pyproj.exceptions import CRSError
-
-    try:
-        return CRS.from_wkt(system) if isinstance(system, str) else CRS.from_cf(dict(system))
-    except (CRSError, KeyError, TypeError, ValueError):
-        return None
-
-
 @lru_cache(maxsize=256)
-def _projection(system: _System) -> str | None:
+def _projection(system: System) -> str | None:
     """A projected reference system as a text of PROJ; None where there is none."""
-    crs = _crs(system)
+    crs = crs_of(system)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such texts say less than WKT, and enough here
         return crs.to_proj4() or None if crs is not None and crs.is_projected else None
