@@ -137,15 +137,7 @@ def _replaced(
 
 @dataclass(frozen=True, eq=False)
 class _AggregationFile:
-    """A file with aggregation variables.
-
-    Attributes
-    ----------
-    url, options
-        Its address, and how it was scanned.
-    group
-        What it holds itself.
-    """
+    """A file with aggregation variables."""
 
     url: str
     group: VirtualGroup
@@ -458,8 +450,6 @@ class Fragment:
         What it holds, with the dimensions of the variable, in their order.
     corner
         Where its first element is along each dimension.
-    name
-        Its file, for messages.
     """
 
     array: VirtualArray

@@ -242,13 +242,7 @@ _OF_A_CALL = ("run", "resolve")
 @refuses_unknown
 @dataclass(frozen=True, eq=False)
 class Job:
-    """How files become one group: what `build`, `plan`, `append` and `open_dataset` take.
-
-    Attributes
-    ----------
-    concat_dim, order, layout, combine, scan, run, resolve
-        As for `build`.
-    """
+    """How files become one group: what `build`, `plan`, `append` and `open_dataset` take."""
 
     concat_dim: str | Sequence[str] | None = None
     order: Order = "label"
@@ -492,8 +486,6 @@ class _Partition:
     ----------
     part
         None if no file could be scanned, or one that could not ends the job.
-    failed
-        Addresses and errors.
     """
 
     part: CombinedPart | None

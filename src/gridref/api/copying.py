@@ -48,6 +48,7 @@ from gridref.errors import (
 from gridref.extras import missing_package
 from gridref.io import Allow, absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import referred_names
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_metadata import attributes_to_json, group_document
 from gridref.options import bytes_of, check_choice, check_names, verb
@@ -307,7 +308,7 @@ def _chosen(group: VirtualGroup, paths: Iterable[str] | None) -> VirtualGroup:
     waiting = list(wanted)
     while waiting:
         path = waiting.pop()
-        names = _names_beside(known[path])
+        names = {*known[path].dims, *referred_names([known[path]])}
         head = path.rpartition("/")[0]
         while True:
             found = {f"{head}/{name}" if head else name for name in names} & known.keys()
@@ -317,13 +318,6 @@ def _chosen(group: VirtualGroup, paths: Iterable[str] | None) -> VirtualGroup:
                 break
             head = head.rpartition("/")[0]
     return _only(group, wanted, "")
-
-
-def _names_beside(array: VirtualArray) -> set[str]:
-    """Names of what an array needs: CF conventions, chapters 5 (coordinates) and 7 (bounds)."""
-    texts = [array.attrs.get(name) for name in ("coordinates", "bounds", "grid_mapping")]
-    words = {word for text in texts if isinstance(text, str) for word in text.split()}
-    return {*array.dims, *(word.strip(":") for word in words)}
 
 
 def _only(group: VirtualGroup, wanted: set[str], head: str) -> VirtualGroup:

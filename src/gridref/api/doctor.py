@@ -46,10 +46,6 @@ class Step:
 
     Attributes
     ----------
-    name
-        What was tested.
-    ok
-        Whether that works.
     text
         What was found; if it does not work, also what to do.
     """

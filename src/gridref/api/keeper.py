@@ -24,10 +24,6 @@ class Keeper:
 
     Attributes
     ----------
-    storage_options
-        Options of fsspec's filesystem, or of several by protocol.
-    allow
-        What the catalog may read.
     base
         The current snapshot as far as known: the next change begins with it.
     amends

@@ -37,13 +37,7 @@ def reader_for(
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources that arrays were opened with: equal if their options are.
-
-    Attributes
-    ----------
-    storage_options
-        Options of fsspec's filesystems.
-    """
+    """The sources that arrays were opened with: equal if their options are."""
 
     storage_options: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
 
@@ -61,8 +55,6 @@ class SourceAccess:
     ----------
     sources
         Shared by all arrays that were opened together.
-    name
-        Path of the array, for messages.
     """
 
     sources: Sources

@@ -180,5 +180,7 @@ def test_packed_coordinates_extend_over_what_they_mean() -> None:
     packing = {"scale_factor": 5.6e-05, "add_offset": -0.151844}
     named = {"units": "rad", "standard_name": "projection_x_coordinate"}
     angles = of([0, 5424], "x", **named, **packing)
-    (found,) = extents(ends_of(VirtualGroup({"x": angles}), lambda _: (0, 5424)))
+    (found,) = extents(
+        ends_of(VirtualGroup({"x": angles}), lambda _, at: np.array([at.start and 5424]))
+    )
     assert (found.first, found.last) == ("-0.151844 rad", "0.1519 rad")

@@ -75,8 +75,6 @@ class Candidate:
     ----------
     options
         What `build` is called with: ``concat_dim``, ``order``, ``layout`` and ``combine``.
-    reason
-        What speaks for it.
     order
         Numbers of the files in the order to take them, if not as they are given.
     is_guess

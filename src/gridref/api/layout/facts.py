@@ -101,15 +101,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Facts of files.
-
-    Attributes
-    ----------
-    files, groups
-        Addresses, and what was scanned of each.
-    read
-        Reads all values of an array.
-    """
+    """Facts of files."""
 
     files: Sequence[str]
     groups: Sequence[VirtualGroup]

@@ -79,14 +79,6 @@ class Combining:
 
     Attributes
     ----------
-    read
-        Reads all values of an array.
-    rules
-        How differences between files are resolved.
-    dims
-        The dimensions that ``concat_dim`` names.
-    order
-        Whether files follow each other by label, or as given.
     tree
         The nesting of the files, if they were given as lists of lists.
     resolve

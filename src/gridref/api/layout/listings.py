@@ -257,8 +257,6 @@ class Inventory:
 
     Attributes
     ----------
-    name
-        The table, for messages.
     files
         Absolute addresses.
     columns

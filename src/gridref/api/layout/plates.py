@@ -46,8 +46,6 @@ class PlateImage:
     ----------
     row, column
         Of the well, like ``"A"`` and ``"1"``.
-    field
-        Which field of the well.
     group
         What it holds: ``image``, or groups of a pyramid.
     """

@@ -64,10 +64,6 @@ class Coarsening:
         One of `METHODS`.
     factors
         Length of the windows of level 1 along each axis.
-    n_levels
-        Number of levels.
-    missing
-        Which elements are no values.
     meant, dtype
         Dtype that elements are meant as, and that of the levels.
     """
@@ -320,8 +316,6 @@ class LevelsPlan:
 
     Attributes
     ----------
-    coarsening
-        How they are made.
     views
         The Zarr array of each level, the finest first.
     tiles

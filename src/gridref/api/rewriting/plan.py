@@ -176,12 +176,8 @@ class RewritePlan:
 
     Attributes
     ----------
-    view
-        The Zarr array to write.
     cuts
         Along each axis, int64: the first object of each unit, and the number of objects.
-    unit_bytes
-        Size of the largest unit.
     n_threads, n_requests
         Threads that decode and that encode; threads that read from servers.
     n_stored, n_decoded

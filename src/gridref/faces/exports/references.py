@@ -90,8 +90,6 @@ class Export:
 
     Attributes
     ----------
-    target
-        What they are written for.
     space
         The group as it is shown there.
     boxes
@@ -100,8 +98,6 @@ class Export:
         Why the others are not, by path.
     decodable
         Paths of the arrays that may be written by value.
-    reader
-        Reads what is written by value.
     """
 
     target: Target

@@ -162,10 +162,6 @@ class Representation:
 
     Attributes
     ----------
-    size
-        Its size in bytes.
-    content_type
-        Media type.
     coding
         ``Content-Encoding``; empty for none.
     varies

@@ -26,8 +26,6 @@ class Request:
 
     Attributes
     ----------
-    method
-        Of HTTP.
     path
         Its path, decoded.
     query

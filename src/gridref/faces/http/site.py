@@ -21,7 +21,7 @@ from gridref.api.readable import CACHE_BYTES
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.catalog.overlays import OverlayPolicy, policy_of
 from gridref.errors import GridrefError, InvalidRequestError, SourceNotAllowedError
-from gridref.faces.web.extent import Ends, ends_of, ends_with
+from gridref.faces.web.extent import Ends, ends_of
 from gridref.faces.web.front_page import Described, Listed
 from gridref.io import (
     Allow,
@@ -83,14 +83,8 @@ class SiteOptions:
 
     Attributes
     ----------
-    storage_options, allow
-        As for `create_app`.
     shown
         Fields of `ViewOptions`, all but ``view``.
-    overlay
-        As for `gridref.open_catalog`.
-    cache_bytes
-        Size of the cache of decoded chunks of each catalog.
     """
 
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -120,14 +114,10 @@ class ServedCatalog:
 
     Attributes
     ----------
-    name
-        Its name in addresses.
     address
         Address of the catalog; empty for a group in memory.
     spaces
         Keys by name of the view.
-    reader
-        Reads them.
     pinned
         Its name with the beginning of its digest, ``name@digest``; empty for a group in memory.
     version
@@ -185,7 +175,7 @@ class ServedCatalog:
         known = self.known_ends
         if known is None or isinstance(known, GridrefError):
             try:
-                known = ends_of(self.group, ends_with(self.reader.reader.read))
+                known = ends_of(self.group, self.reader.reader.read)
             except GridrefError as error:
                 self._ends[:] = [error]
                 raise

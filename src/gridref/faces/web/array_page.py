@@ -23,7 +23,7 @@ from gridref.faces.picture import (
     stored_edges,
 )
 from gridref.faces.web.catalog_page import overlays_section, overviews_section
-from gridref.faces.web.chunk_files import ChunkFiles, are_decoded
+from gridref.faces.web.chunk_files import VIEWED_TYPES, ChunkFiles, are_decoded
 from gridref.faces.web.chunk_map import MapAxes, MapFiles
 from gridref.faces.web.frame import (
     VIEWER,
@@ -171,15 +171,6 @@ def quoted(text: str) -> str:
 
 
 # The page
-
-_SIZES = ("8", "16", "32", "64")
-_VIEWED_TYPES = [
-    "bool",
-    "string",
-    *(f"{sign}int{size}" for sign in ("", "u") for size in _SIZES),
-    *(f"float{size}" for size in _SIZES[1:]),
-]
-"""Those of Zarr that zarrita.js reads, and pictures, plots and lists are made of."""
 
 
 @dataclass(frozen=True)
@@ -336,7 +327,7 @@ def _published_viewer(
 def _is_viewed(array: VirtualArray) -> bool:
     """Whether the viewer shows values of this type."""
     try:
-        return data_type_to_json(array.dtype) in _VIEWED_TYPES
+        return data_type_to_json(array.dtype) in VIEWED_TYPES
     except NotRepresentableError:
         return False
 

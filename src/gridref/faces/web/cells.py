@@ -149,8 +149,6 @@ class Inside:
 
     Attributes
     ----------
-    cells, tile
-        As they are.
     windows
         Rows and columns to read: parts that are far from each other in the array.
     """

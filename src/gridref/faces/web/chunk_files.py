@@ -28,11 +28,11 @@ from gridref.model.encoding import Codec, EdgePolicy, Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.zarr_metadata import attributes_to_json, data_type_to_json
 
-_TYPES = frozenset(
-    {"bool", "string", "float16", "float32", "float64"}
-    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+VIEWED_TYPES = (
+    *("bool", "string", "float16", "float32", "float64"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 )
-"""Data types of Zarr v3 that the viewer knows."""
+"""Data types of Zarr v3 that the viewer knows, and pictures, plots and lists are made of."""
 
 _CODECS = frozenset(
     {
@@ -70,8 +70,6 @@ class ChunkFiles:
 
     Attributes
     ----------
-    document
-        The JSON document.
     records
         The records, and the inline bytes behind them.
     is_exact
@@ -117,8 +115,7 @@ def chunk_files(array: VirtualArray, read: Callable[[VirtualArray], NDArray[Any]
 
 def _why_not(array: VirtualArray) -> str | None:
     """Why a browser cannot read an array from its sources; None if it can."""
-    name = data_type_to_json(array.dtype)
-    if not isinstance(name, str) or name not in _TYPES:
+    if data_type_to_json(array.dtype) not in VIEWED_TYPES:
         return f"its elements are {array.dtype}"
     if array.has_filter_masks:
         return "some of its chunks were stored without some of its filters"

@@ -69,8 +69,6 @@ class Selected:
     ----------
     others
         Coordinates, bounds and grid mappings, by name.
-    attrs
-        Attributes of the array's group.
     """
 
     part: Part

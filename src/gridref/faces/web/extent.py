@@ -16,8 +16,8 @@ from gridref.faces.web.meaning import Meaning, date_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import compass_of
 
-type ReadEnds = Callable[[VirtualArray], tuple[Any, Any]]
-"""Reads the first and the last element of an array of one dimension."""
+type Read = Callable[[VirtualArray, slice], np.ndarray[Any, Any]]
+"""Reads some elements of an array of one dimension."""
 
 _DIGITS = 7
 MOST_EXTENTS = 12
@@ -25,13 +25,7 @@ MOST_EXTENTS = 12
 
 @dataclass(frozen=True)
 class Extent:
-    """From where to where a coordinate goes.
-
-    Attributes
-    ----------
-    first, last
-        Its first and last label, as people read them.
-    """
+    """From where to where a coordinate goes."""
 
     name: str
     first: str
@@ -53,8 +47,8 @@ class Ends:
         return _label(self.first, self.attrs), _label(self.last, self.attrs)
 
 
-def ends_of(group: VirtualGroup, read_ends: ReadEnds) -> list[Ends]:
-    """The ends of the first coordinates in a group, at any depth.
+def ends_of(group: VirtualGroup, read: Read) -> list[Ends]:
+    """The ends of the first coordinates in a group, at any depth; no others are read.
 
     Raises
     ------
@@ -62,11 +56,12 @@ def ends_of(group: VirtualGroup, read_ends: ReadEnds) -> list[Ends]:
         If a coordinate cannot be read.
     """
     found = islice(_coordinates(group), MOST_EXTENTS)
-    return [Ends(name, *_unpacked(array, read_ends(array)), array.attrs) for name, array in found]
+    return [Ends(name, *_ends(array, read), array.attrs) for name, array in found]
 
 
-def _unpacked(array: VirtualArray, ends: tuple[Any, Any]) -> tuple[Any, Any]:
+def _ends(array: VirtualArray, read: Read) -> tuple[Any, Any]:
     """Satellites' coordinates may be packed; others stay what they are."""
+    ends = read(array, slice(0, 1))[0], read(array, slice(array.size - 1, None))[0]
     if not {"scale_factor", "add_offset"} & set(array.attrs):
         return ends
     first, last = Meaning.of(array).unpacked(np.asarray(ends)).round(9).tolist()
@@ -166,13 +161,3 @@ def _label(value: Any, attrs: Mapping[str, Any]) -> str | None:
         return f"{number}\N{DEGREE SIGN} {side}"
     in_plane = str(attrs.get("standard_name", "")).startswith("projection_")
     return f"{number} {units}".strip() if in_plane else None
-
-
-def ends_with(read: Callable[[VirtualArray, Any], np.ndarray[Any, Any]]) -> ReadEnds:
-    """Read ends by a reader of selections; the labels between them are not read."""
-
-    def ends(array: VirtualArray) -> tuple[Any, Any]:
-        first, last = (read(array, place) for place in (slice(0, 1), slice(array.size - 1, None)))
-        return first[0], last[0]
-
-    return ends

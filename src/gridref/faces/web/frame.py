@@ -30,13 +30,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Asset:
-    """A file of the package.
-
-    Attributes
-    ----------
-    content_type
-        Its media type.
-    """
+    """A file of the package."""
 
     content: bytes
     content_type: str

@@ -239,8 +239,6 @@ class Found[Catalog: Searched]:
     ----------
     catalogs
         All that match, in their order.
-    n_all
-        Catalogs that there are.
     n_unread
         Those whose coordinates were not read yet: whether they match is not known.
     n_unreadable
@@ -343,12 +341,8 @@ class Listed:
 
     Attributes
     ----------
-    name
-        Its name in addresses.
     title
         What its attributes call it; empty if they do not.
-    n_arrays, n_bytes
-        Its arrays, and the size of their elements.
     preview
         The levels of the array that its preview shows; empty where there is none.
     """

@@ -313,8 +313,6 @@ class _Numbers:
 
     Attributes
     ----------
-    dtype
-        Their type in the file.
     nodata
         The number that stands for none; None without one.
     missing

@@ -28,8 +28,6 @@ class Level:
 
     Attributes
     ----------
-    shape, dims
-        Its shape and dimensions.
     coordinates
         Path of the array that labels each dimension; None where there is none.
     earth
@@ -208,10 +206,6 @@ class _Multiscale:
     ----------
     paths
         Of the levels' arrays, the finest first.
-    axes
-        As stated.
-    omero
-        How channels are shown, as stated.
     """
 
     paths: Sequence[str]

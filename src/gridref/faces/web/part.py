@@ -53,8 +53,6 @@ class Labels:
         The dimension.
     values
         float64, as numbers of their units.
-    attrs
-        Attributes of the coordinate.
     """
 
     name: str
@@ -265,8 +263,6 @@ class Part:
 
     Attributes
     ----------
-    path
-        Of the array.
     chosen
         Elements along each dimension; the part lacks those dimensions where it is one number.
     """

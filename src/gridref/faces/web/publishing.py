@@ -26,7 +26,7 @@ from gridref.faces.web.array_page import Snippet, group_option, opening, quoted,
 from gridref.faces.web.catalog_page import catalog_page
 from gridref.faces.web.chunk_files import ChunkFiles, chunk_files
 from gridref.faces.web.chunk_map import MapFiles, map_files
-from gridref.faces.web.extent import Extent, ends_of, ends_with, extents
+from gridref.faces.web.extent import Extent, ends_of, extents
 from gridref.faces.web.frame import VIEWER, VIEWER_STYLE, Content, Links, asset, section, tag
 from gridref.io import Allow, refuse_names_alike
 from gridref.model.array import VirtualArray
@@ -47,13 +47,7 @@ SCRIPTS = ("chunk-map.js", "copy.js", "front.js", "icon.svg", "pages.css", "tree
 
 @dataclass(frozen=True)
 class _StaticLinks(Links):
-    """Addresses of files: each has its whole name, as not every server knows folders.
-
-    Attributes
-    ----------
-    base_url
-        Where the site is.
-    """
+    """Addresses of files: each has its whole name, as not every server knows folders."""
 
     base_url: str = ""
     home: ClassVar[str] = "Catalog"
@@ -100,12 +94,8 @@ class StaticSite:
     ----------
     catalog
         The catalog, whose sources are where visitors read them.
-    base_url
-        Where the site will be.
     left_out
         Which of `REFERENCES` and `ITEM` there are not, and why.
-    extents
-        What the catalog extends over.
     read
         Reads all values of an array: of small ones that browsers cannot read themselves.
     """
@@ -265,7 +255,7 @@ def publish(
     _check_sources(group)
     group = replace(group, report=_moved(group.report, prefixes or {}))
     reader = reader_for(storage_options)
-    found = tuple(extents(ends_of(group, ends_with(reader.read))))
+    found = tuple(extents(ends_of(group, reader.read)))
     draft = place / _DRAFT
     with write_errors_told("the site", str(place)):
         try:
