@@ -281,14 +281,16 @@ def verb[**P, R](
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = _expanded(inspect.signature(function), options, hidden)
         known = set(signature.parameters)
+        of_options = {name: hint for kind in options for name, hint in _hints(kind).items()}
         by_place = [p.name for p in signature.parameters.values() if p.kind in _BY_PLACE]
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            hints = {**of_options, **_hints_of(function)}
             if not kwargs.keys() <= known:
-                _refuse_unknown(function, kwargs, known)
+                _refuse_unknown(function, kwargs, known, hints)
             for name, value in (*zip(by_place, args, strict=False), *kwargs.items()):
-                _check_argument(name, value, _hints_of(function))
+                _check_argument(name, value, hints)
             return function(*args, **kwargs)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
@@ -312,11 +314,14 @@ def _literals(hint: Any) -> list[Any]:
     return [each for each in _alternatives(hint) if get_origin(each) is Literal]
 
 
-def _refuse_unknown(function: Any, given: Iterable[str], known: Collection[str]) -> None:
+def _refuse_unknown(
+    function: Any, given: Iterable[str], known: Collection[str], hints: Mapping[str, Any]
+) -> None:
     """Refuse options that a function does not have; say which object takes one that it knows."""
     written: dict[str, str] = {}
-    hints = {name: hint for name, hint in _hints_of(function).items() if name in known}
     for parameter, hint in hints.items():
+        if parameter not in known:
+            continue
         kinds: list[Any] = [each for each in _alternatives(hint) if is_dataclass(each)]
         calls = {kind.__name__: f"{parameter}={kind.__name__}" for kind in kinds}
         written |= {name.lower(): f"{call}(...)" for name, call in calls.items()}

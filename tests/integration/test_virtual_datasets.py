@@ -113,6 +113,19 @@ def test_stacking_along_a_new_dimension(parts: list[xr.Dataset], truth: xr.Datas
     np.testing.assert_array_equal(stacked.tas.data.load(), truth.tas.values[starts])
 
 
+def test_variables_that_some_datasets_lack_are_missing_there(
+    parts: list[xr.Dataset], truth: xr.Dataset
+) -> None:
+    names = [["tas", "pr"], ["tas"]]
+    pieces = [slice(0, 3), slice(3, 6)]
+    found, expected = (
+        xr.concat([ds[own].isel(time=at) for own, at in zip(names, pieces, strict=True)], "time")
+        for ds in (parts[0], truth)
+    )
+    assert_same(found, expected)
+    assert np.isnan(found.pr.data.load()[3:]).all()
+
+
 def test_values_load_up_to_a_limit(files: list[str]) -> None:
     small = [gridref.open_virtual_dataset(file, load_limit=1000).tas[:20] for file in files[:2]]
     with pytest.raises(InvalidRequestError, match="limit of 1000"):

@@ -79,6 +79,8 @@ def test_an_option_that_nobody_knows_is_our_error_with_one_file_too(name: str, f
     [
         ("build", {"jion": "outer"}, "'jion': did you mean 'join'"),
         ("build", {"join": "outer"}, r"write combine=CombineOptions\(join=\.\.\.\)"),
+        ("open_dataset", {"join": "outer"}, r"write combine=CombineOptions\(join=\.\.\.\)"),
+        ("open_datatree", {"join": "outer"}, r"write combine=CombineOptions\(join=\.\.\.\)"),
         ("plan", {"stack": "time"}, r"write layout=Stack\(\.\.\.\)"),
         ("plan", {"pattern": "{time:%Y}"}, r"write layout=Labels\(pattern=\.\.\.\)"),
         ("build", {"layout": "ragged"}, r"no layout 'ragged'.*Ragged\(\.\.\.\)"),

@@ -31,20 +31,18 @@ def duck(values: Any = VALUES, **attrs: Any) -> VirtualDuckArray:
         lambda a: np.concatenate([VALUES, a, VALUES[:1]]),
         lambda a: np.concatenate([VALUES[:0], a, VALUES[:0]]),
         lambda a: np.stack([VALUES, a], axis=1),
-        lambda a: np.expand_dims(np.transpose(a, (2, 0, 1)), 1),
-        lambda a: np.expand_dims(a.T, (0, 2)).T,
+        lambda a: a.transpose((2, 0, 1))[:, None],
+        lambda a: a.transpose((2, 1, 0))[None, :, None].transpose((3, 1, 4, 0, 2)),
         lambda a: a[..., 1:],
         lambda a: a[1:, ..., ::-1],
         lambda a: a[..., 0:0],
         lambda a: a[...],
         lambda a: np.broadcast_to(a, (2, 5, 3, 4)),
-        lambda a: np.expand_dims(a, (0, 3)),
-        lambda a: np.squeeze(np.expand_dims(a, 1)),
-        lambda a: np.transpose(a, (2, 0, 1)),
-        lambda a: a.T,
+        lambda a: np.reshape(a, (1, 5, 3, 1, 4)),
+        lambda a: np.reshape(a[:, None], (5, 3, 4)),
         lambda a: np.moveaxis(a, 0, -1),
         lambda a: np.moveaxis(a, [0, 1], [2, 0]),
-        lambda a: np.flip(a, (0, 2)),
+        lambda a: a[::-1, :, ::-1],
         lambda a: a[1:, ::-2, [3, 0]],
         lambda a: a[..., None, 1],
         lambda a: a[None, 2, ..., None],
@@ -72,7 +70,7 @@ def test_what_stays_virtual(change: Any) -> None:
         lambda a: a[np.arange(5) > 2, [0, 1]],
         lambda a: a[VALUES > 30],
         lambda a: a[np.arange(5) % 2 == 0],
-        lambda a: a.reshape(15, 4),
+        lambda a: np.reshape(a, (15, 4)),
         lambda a: a[:, 0, [1, 2]],
         lambda a: a[0, :, [1, 2]],
     ],
@@ -147,10 +145,9 @@ def test_nothing_is_computed(compute: Any, attrs: dict[str, Any]) -> None:
 
 
 ARRANGING = {
-    "broadcast_to", "concat", "concatenate", "expand_dims", "flip", "full_like", "matrix_transpose",
-    "moveaxis", "ndim", "pad", "permute_dims", "result_type", "shape", "size", "squeeze", "stack",
-    "transpose", "where", "array_repr", "array_str", "array2string", "copyto", "save", "savetxt",
-    "savez", "savez_compressed",
+    "broadcast_to", "concat", "concatenate", "full_like", "moveaxis", "pad", "result_type", "stack",
+    "where", "array_repr", "array_str", "array2string", "copyto", "save", "savetxt", "savez",
+    "savez_compressed",
 }  # fmt: skip
 
 
@@ -290,10 +287,7 @@ def test_time_units_that_mean_the_same_are_alike() -> None:
     assert np.concatenate(days).shape == (10, 3, 4)
 
 
-def test_scalars_and_length() -> None:
-    assert len(duck()) == 5
+def test_scalars() -> None:
     scalar = duck()[0, 0, 0]
     assert scalar.shape == ()
     assert int(np.asarray(scalar)) == 0
-    with pytest.raises(TypeError):
-        len(scalar)

@@ -6,7 +6,6 @@ They plan reads, draw chunk maps, and write catalogs, references and Icechunk re
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, override
 
@@ -17,12 +16,14 @@ from gridref.api.each_chunk import with_renamed_sources
 from gridref.api.overlays import reading_costs
 from gridref.catalog.commit import write_catalog
 from gridref.catalog.statistics import Bound, boxes, parse_condition
+from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import InvalidRequestError
 from gridref.faces.picture import ChunkMap
 from gridref.faces.xarray.duck_array import VirtualDuckArray
 from gridref.faces.xarray.lazy import is_lazy
 from gridref.faces.xarray.virtual_dataset import (
     ORIGINAL,
+    Url,
     dataset_to_group,
     tree_to_group,
     virtual_array_of,
@@ -43,7 +44,6 @@ _HOLDS = {
     "<=": operator.le,
     "==": operator.eq,
 }
-_PACKING = {"_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned"}
 
 
 def values_where(array: xr.DataArray, condition: str) -> xr.DataArray:
@@ -52,7 +52,7 @@ def values_where(array: xr.DataArray, condition: str) -> xr.DataArray:
     virtual = virtual_array_of(array.variable)
     if virtual is None:
         raise InvalidRequestError(f"{array.name} is loaded, not virtual: use where(), it is there")
-    raw = sorted(_PACKING.intersection(array.attrs))
+    raw = sorted(array.attrs.keys() & set(PACKING_ATTRIBUTES))
     if raw or array.dtype.kind not in "iuf":
         why = f"has {', '.join(raw)} as attributes" if raw else f"is shown as {array.dtype}"
         raise InvalidRequestError(
@@ -75,8 +75,6 @@ def _kept(array: xr.DataArray, bounds: list[Bound]) -> xr.DataArray:
 
 
 # The accessors
-
-Url = str | os.PathLike[str]
 
 
 class _Written:

@@ -11,7 +11,7 @@ only, and for the values: from the chunks if these are the same, else by reading
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from typing import Any, NoReturn
 
@@ -32,10 +32,18 @@ from gridref.errors import (
     Problem,
 )
 from gridref.model.array import VirtualArray
+from gridref.model.blocks import BlockTable
 from gridref.model.conventions import TimeBase, is_time_like
 from gridref.model.indexing import getitem, isel
-from gridref.model.joining import cast_scalar, concatenate, missing_array, missing_like, recast
-from gridref.model.manifest import ChunkManifest, Manifest, RunManifest
+from gridref.model.joining import (
+    cast_scalar,
+    concatenate,
+    missing_array,
+    missing_like,
+    recast,
+    same_scalar,
+)
+from gridref.model.manifest import ChunkManifest
 from gridref.model.projection import expand_ellipsis
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.serve.reader import Reader
@@ -116,11 +124,18 @@ def _unit_texts(arrays: Sequence[VirtualArray]) -> list[str]:
     """Units that differ. No unit is one where others count times, and goes with any other."""
     units: dict[TimeBase | str, str] = {}
     for array in arrays:
-        text = f"{array.attrs.get('units', '')} {array.attrs.get('calendar', '')}".strip()
-        text = text if "units" in array.attrs else ""
-        units.setdefault(TimeBase.of(array.attrs) or text, text)
+        units.setdefault(units_of(array.attrs), _unit_text(array.attrs))
     times = any(is_time_like(array.attrs) for array in arrays)
     return [text or "none" for text in units.values() if text or times]
+
+
+def units_of(attrs: Mapping[str, Any]) -> TimeBase | str:
+    """Units and calendar, equal where they mean the same; empty where there are none."""
+    return TimeBase.of(attrs) or _unit_text(attrs)
+
+
+def _unit_text(attrs: Mapping[str, Any]) -> str:
+    return f"{attrs['units']} {attrs.get('calendar', '')}".strip() if "units" in attrs else ""
 
 
 def promoted(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:
@@ -174,38 +189,12 @@ class _NoSuchMethodError(NoValuesError, AttributeError):
     """A method of numpy arrays that virtual arrays do not have."""
 
 
-# Numpy functions that only arrange elements. They take and return `VirtualArray`; those that return
-# NotImplemented, or do not know an argument, need values.
+# What xarray does with axes
 
 
-def stand_in(operand: Any) -> Any:
-    """An array of numpy of the same shape and dtype, of one element in memory.
-
-    numpy itself so says what becomes of a shape or a dtype.
-    """
-    if not isinstance(operand, VirtualArray):
-        return operand
-    return np.broadcast_to(np.zeros((), shown_dtype(operand)), operand.shape)
-
-
-def shown_dtype(array: VirtualArray) -> np.dtype[Any]:
-    """The dtype for xarray, which takes strings of variable length as objects."""
-    return np.dtype(object) if array.dtype.kind == "T" else array.dtype
-
-
-def _told(function: Any, *operands: Any, **options: Any) -> Any:
-    """What numpy says of shapes and dtypes."""
-    return function(*map(stand_in, operands), **options)
-
-
-def _permuted(function: Any, array: VirtualArray, *args: Any, **options: Any) -> VirtualArray:
-    """Permute the axes as numpy does those of an array whose axes have the extents 0, 1, 2, ..."""
-    numbered = np.empty(tuple(range(array.ndim)), bool)
-    return transpose(array, function(numbered, *args, **options).shape)
-
-
-def _reshaped(function: Any, array: VirtualArray, *args: Any, **options: Any) -> VirtualArray:
-    return with_shape(array, function(stand_in(array), *args, **options).shape)
+def _shape_of(view: Callable[[NDArray[Any]], NDArray[Any]], array: VirtualArray) -> tuple[int, ...]:
+    """What a function of numpy makes of the shape of an array."""
+    return view(np.broadcast_to(np.False_, array.shape)).shape
 
 
 def with_shape(array: VirtualArray, shape: Sequence[int]) -> VirtualArray:
@@ -229,139 +218,6 @@ def _with_new_axis(array: VirtualArray, axis: int) -> VirtualArray:
     return expand_dims(array, axis, f"axis_{number}")
 
 
-def _broadcast_to(array: VirtualArray, shape: Any, subok: bool = False) -> VirtualArray:
-    wanted = np.broadcast_to(stand_in(array), shape).shape
-    for _ in range(len(wanted) - array.ndim):
-        array = _with_new_axis(array, 0)
-    for axis, extent in enumerate(wanted):
-        array = broadcast_axis(array, axis, extent)
-    return array
-
-
-def _flip(array: VirtualArray, axis: Any = None) -> VirtualArray:
-    axes = np.atleast_1d(range(array.ndim) if axis is None else axis) % max(1, array.ndim)
-    return isel(array, dict.fromkeys(axes.tolist(), slice(None, None, -1)))
-
-
-def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
-    if axis is None:
-        return NotImplemented
-    virtual = list(map(_as_virtual, arrays))
-    check_alike(virtual)
-    attrs = next((array.attrs for array in virtual if array.attrs), {})  # numpy arrays have none
-    return concatenate(virtual, axis % virtual[0].ndim).with_changes(attrs=attrs)
-
-
-def _stack(arrays: Sequence[Any], axis: int = 0) -> Any:
-    virtual = list(map(_as_virtual, arrays))
-    axis %= virtual[0].ndim + 1
-    return _concatenate([_with_new_axis(array, axis) for array in virtual], axis)
-
-
-def _as_virtual(operand: Any) -> VirtualArray:
-    """Make small values inline, to combine them with virtual ones."""
-    if isinstance(operand, VirtualArray):
-        return operand
-    values = np.asarray(operand)
-    if values.dtype.kind not in "biufcSU":
-        raise TypeError(f"an array of {values.dtype}")
-    return VirtualArray.from_numpy(values, [f"axis_{axis}" for axis in range(values.ndim)])
-
-
-def _full_like(array: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
-    """An array that is missing everywhere."""
-    wanted = array.dtype if dtype is None else np.dtype(dtype)
-    if not _may_fill(array, fill_value) or wanted.kind in "TO":
-        return NotImplemented
-    fill = cast_scalar(fill_value, wanted)
-    return missing_array(array.shape, wanted, dims=array.dims, fill_value=fill, attrs=array.attrs)
-
-
-def _may_fill(array: Any, value: Any) -> bool:
-    """Whether a value may be put beside stored elements: "no data", or any beside plain values."""
-    return isinstance(array, VirtualArray) and (is_no_data(array, value) or shows_values(array))
-
-
-def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Put "no data" in whole slices, as xarray does in reindexing."""
-    apart = (VirtualArray, Comparison, NotNull)
-    if not isinstance(x, VirtualArray) or isinstance(condition, apart) or isinstance(y, apart):
-        return NotImplemented
-    if y is None or np.ndim(y):
-        return NotImplemented
-    mask = np.broadcast_to(np.asarray(condition, bool), x.shape)
-    if mask.all() and (_may_fill(x, y) or x.dtype.kind in "TSU"):
-        return x
-    axes = range(x.ndim)
-    kept = [mask.any(axis=tuple(other for other in axes if other != axis)) for axis in axes]
-    product: NDArray[np.bool_] = reduce(np.logical_and.outer, kept, np.ones((), bool))
-    is_product = np.array_equal(product, mask)
-    numbers = x.dtype.kind in "biufc" and np.asarray(y).dtype.kind in "biufc"
-    if not (is_product and numbers and _may_fill(x, y)):
-        return NotImplemented
-    dtype = np.result_type(x.dtype, y)
-    x = promoted(x, dtype) if dtype != x.dtype else x
-    for axis, flags in enumerate(kept):
-        x = _emptied(x, axis, flags, cast_scalar(y, dtype))
-    return x
-
-
-def _emptied(array: VirtualArray, axis: int, keep: NDArray[np.bool_], fill: Any) -> VirtualArray:
-    """Keep only some places along an axis of an array; the others become missing."""
-    if keep.all():
-        return array
-    runs = np.split(np.arange(len(keep)), np.flatnonzero(np.diff(keep)) + 1)
-    parts = [
-        isel(array, {axis: slice(run[0], run[-1] + 1)})
-        if keep[run[0]]
-        else missing_like(array, axis, len(run), fill)
-        for run in runs
-    ]
-    return concatenate(parts, axis, fill_value=fill)
-
-
-def _pad(
-    array: VirtualArray,
-    pad_width: Any,
-    mode: Any = "constant",
-    *,
-    constant_values: Any = 0,
-    reflect_type: str = "even",
-) -> Any:
-    """Pad with "no data", or with the array's own elements."""
-    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))
-    if mode == "constant":
-        fills = np.broadcast_to(np.asarray(constant_values), widths.shape)
-        if array.dtype.kind not in "biufc" or not all(
-            _may_fill(array, fill) for fill in fills.flat
-        ):
-            return NotImplemented
-        for axis, side in np.argwhere(widths).tolist():
-            fill = cast_scalar(fills[axis, side], array.dtype)
-            padding = missing_like(array, axis, int(widths[axis, side]), fill)
-            array = concatenate([array, padding] if side else [padding, array], axis)
-        return array
-    if mode not in ("edge", "wrap", "reflect", "symmetric") or reflect_type == "odd":
-        return NotImplemented
-    for axis in np.flatnonzero(widths.any(axis=1)).tolist():
-        array = isel(array, {axis: np.pad(np.arange(array.shape[axis]), widths[axis], mode=mode)})
-    return array
-
-
-ARRANGEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
-    np.concatenate: _concatenate,
-    np.stack: _stack,
-    np.broadcast_to: _broadcast_to,
-    np.flip: _flip,
-    np.where: _where,
-    np.full_like: _full_like,
-    np.pad: _pad,
-    **{each: partial(_permuted, each) for each in (np.transpose, np.moveaxis)},
-    **{each: partial(_reshaped, each) for each in (np.expand_dims, np.squeeze)},
-    **{each: partial(_told, each) for each in (np.shape, np.ndim, np.size, np.result_type)},
-}
-
-
 # Indexing as numpy does it, if it is one selection per axis
 
 
@@ -372,7 +228,7 @@ def select(array: VirtualArray, key: Any) -> VirtualArray:
     others = [each for each in indexers if not isinstance(each, np.ndarray)]
     if len(others) == len(indexers):  # basic indexing
         selected = getitem(array, tuple(each for each in indexers if each is not None))
-        return with_shape(selected, stand_in(array)[tuple(indexers)].shape)
+        return with_shape(selected, _shape_of(lambda shown: shown[tuple(indexers)], array))
     arrays = [each for each in indexers if isinstance(each, np.ndarray)]
     if len(arrays) == arrays[0].ndim == 1 and all(isinstance(each, slice) for each in others):
         return getitem(array, tuple(indexers))
@@ -395,6 +251,170 @@ def _is_open_mesh(arrays: Sequence[NDArray[Any]]) -> bool:
     axes = [axis for own in wide for axis in own]
     masks = any(each.dtype == np.bool_ for each in arrays)
     return not masks and all(len(own) < 2 for own in wide) and axes == sorted(set(axes))
+
+
+# The functions of numpy that xarray calls and that only arrange elements. Those that return
+# NotImplemented, or do not know an argument, need values.
+
+
+def _moveaxis(array: VirtualDuckArray, source: Any, destination: Any) -> VirtualArray:
+    """Move axes as numpy does those of an array whose axes have the extents 0, 1, 2, ..."""
+    numbered = np.empty(tuple(range(array.ndim)), bool)
+    return transpose(array.array, np.moveaxis(numbered, source, destination).shape)
+
+
+def _broadcast_to(array: VirtualDuckArray, shape: Any) -> VirtualArray:
+    wide = array.array
+    wanted = _shape_of(lambda shown: np.broadcast_to(shown, shape), wide)
+    for _ in range(len(wanted) - wide.ndim):
+        wide = _with_new_axis(wide, 0)
+    for axis, extent in enumerate(wanted):
+        wide = broadcast_axis(wide, axis, extent)
+    return wide
+
+
+def _result_type(*operands: Any) -> np.dtype[Any]:
+    return np.result_type(*(o.dtype if isinstance(o, VirtualDuckArray) else o for o in operands))
+
+
+def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
+    if axis is None:
+        return NotImplemented
+    virtual = list(map(_as_virtual, arrays))
+    check_alike(virtual)
+    attrs = next((array.attrs for array in virtual if array.attrs), {})  # numpy arrays have none
+    return concatenate(virtual, axis % virtual[0].ndim).with_changes(attrs=attrs)
+
+
+def _stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+    axis %= arrays[0].ndim + 1
+    wide = (*[slice(None)] * axis, None)
+    return _concatenate([array[wide] for array in arrays], axis)
+
+
+def _as_virtual(operand: Any) -> VirtualArray:
+    """Make small values inline, to combine them with virtual ones."""
+    if isinstance(operand, VirtualDuckArray):
+        return operand.array
+    values = np.asarray(operand)
+    if values.dtype.kind not in "biufcSU":
+        raise TypeError(f"an array of {values.dtype}")
+    return VirtualArray.from_numpy(values, [f"axis_{axis}" for axis in range(values.ndim)])
+
+
+def _full_like(array: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
+    """An array that is missing everywhere; of truth values, where elements are no data."""
+    if not isinstance(array, VirtualDuckArray):
+        return NotImplemented
+    stored = array.array
+    wanted = stored.dtype if dtype is None else np.dtype(dtype)
+    if wanted.kind == "b" and dtype is not None:
+        return _gaps(array)
+    if not _may_fill(stored, fill_value) or wanted.kind in "TO":
+        return NotImplemented
+    fill = cast_scalar(fill_value, wanted)
+    return missing_array(
+        stored.shape, wanted, dims=stored.dims, fill_value=fill, attrs=stored.attrs
+    )
+
+
+def _may_fill(array: VirtualArray, value: Any) -> bool:
+    """Whether a value may be put beside stored elements: "no data", or any beside plain values."""
+    return is_no_data(array, value) or shows_values(array)
+
+
+def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """One of two arrays, or "no data" in whole slices of one, as xarray puts it in reindexing."""
+    if isinstance(condition, NotNull):
+        return x if isinstance(x, VirtualDuckArray) and condition.keeps(x, y) else NotImplemented
+    apart = (VirtualDuckArray, Comparison, NotNull)
+    if isinstance(condition, apart):
+        return NotImplemented
+    if not isinstance(x, VirtualDuckArray):
+        nothing = np.ndim(condition) == 0 and not condition
+        absent = isinstance(y, VirtualDuckArray) and is_no_data(y.array, x)
+        return y if nothing and absent else NotImplemented
+    if isinstance(y, apart) or np.ndim(y):
+        return NotImplemented
+    mask = np.broadcast_to(np.asarray(condition, bool), x.shape)
+    if mask.all() and (_may_fill(x.array, y) or x.array.dtype.kind in "TSU"):
+        return x
+    axes = range(x.ndim)
+    kept = [mask.any(axis=tuple(other for other in axes if other != axis)) for axis in axes]
+    product: NDArray[np.bool_] = reduce(np.logical_and.outer, kept, np.ones((), bool))
+    is_product = np.array_equal(product, mask)
+    numbers = x.dtype.kind in "biufc" and np.asarray(y).dtype.kind in "biufc"
+    if not (is_product and numbers and _may_fill(x.array, y)):
+        return NotImplemented
+    dtype = np.result_type(x.dtype, y)
+    result = promoted(x.array, dtype) if dtype != x.dtype else x.array
+    for axis, flags in enumerate(kept):
+        result = _emptied(result, axis, flags, cast_scalar(y, dtype))
+    return result
+
+
+def _emptied(array: VirtualArray, axis: int, keep: NDArray[np.bool_], fill: Any) -> VirtualArray:
+    """Keep only some places along an axis of an array; the others become missing."""
+    if keep.all():
+        return array
+    runs = np.split(np.arange(len(keep)), np.flatnonzero(np.diff(keep)) + 1)
+    parts = [
+        isel(array, {axis: slice(run[0], run[-1] + 1)})
+        if keep[run[0]]
+        else missing_like(array, axis, len(run), fill)
+        for run in runs
+    ]
+    return concatenate(parts, axis, fill_value=fill)
+
+
+def _pad(
+    padded: VirtualDuckArray,
+    pad_width: Any,
+    mode: Any = "constant",
+    *,
+    constant_values: Any = 0,
+    reflect_type: str = "even",
+) -> Any:
+    """Pad with "no data", or with the array's own elements."""
+    array = padded.array
+    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))
+    if mode == "constant":
+        fills = np.broadcast_to(np.asarray(constant_values), widths.shape)
+        if array.dtype.kind not in "biufc" or not all(
+            _may_fill(array, fill) for fill in fills.flat
+        ):
+            return NotImplemented
+        for axis, side in np.argwhere(widths).tolist():
+            fill = cast_scalar(fills[axis, side], array.dtype)
+            padding = missing_like(array, axis, int(widths[axis, side]), fill)
+            array = concatenate([array, padding] if side else [padding, array], axis)
+        return array
+    if mode not in ("edge", "wrap", "reflect", "symmetric") or reflect_type == "odd":
+        return NotImplemented
+    for axis in np.flatnonzero(widths.any(axis=1)).tolist():
+        array = isel(array, {axis: np.pad(np.arange(array.shape[axis]), widths[axis], mode=mode)})
+    return array
+
+
+def _reshape(array: VirtualDuckArray, shape: Any) -> VirtualDuckArray:
+    """Elements are kept inline unless only axes of extent 1 come or go."""
+    return array.arranged(
+        lambda own: with_shape(own, _shape_of(lambda shown: np.reshape(shown, shape), own)),
+        lambda stored: np.reshape(stored, shape),
+    )
+
+
+ARRANGEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.result_type: _result_type,
+    np.concatenate: _concatenate,
+    np.stack: _stack,
+    np.broadcast_to: _broadcast_to,
+    np.moveaxis: _moveaxis,
+    np.reshape: _reshape,
+    np.pad: _pad,
+    np.full_like: _full_like,
+    np.where: _where,
+}
 
 
 # The duck array
@@ -432,16 +452,12 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
         self.ndim = array.ndim
         self.size = array.size
         self.nbytes = array.nbytes
-        self.dtype = shown_dtype(array)
+        # xarray takes strings of variable length as objects.
+        self.dtype = np.dtype(object) if array.dtype.kind == "T" else array.dtype
 
     def like(self, array: VirtualArray) -> VirtualDuckArray:
         """Another array with the same reader and limit."""
         return VirtualDuckArray(array, self.reader, self.limit_bytes, raw=self.raw)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of an array without dimensions")
-        return self.shape[0]
 
     def __repr__(self) -> str:
         return f"VirtualDuckArray({self.array!r})"
@@ -450,18 +466,15 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
         n_blocks = self.array.n_blocks
         return f"virtual, {n_blocks} block{'s' if n_blocks != 1 else ''}"[:max_width]
 
-    def __copy__(self) -> VirtualDuckArray:
-        return self
-
     def __deepcopy__(self, memo: Any) -> VirtualDuckArray:
         return self
 
     # What arranges
 
     def __getitem__(self, key: Any) -> VirtualDuckArray:
-        return self._arranged(lambda array: select(array, key), lambda stored: stored[key])
+        return self.arranged(lambda array: select(array, key), lambda stored: stored[key])
 
-    def _arranged(
+    def arranged(
         self,
         arrange: Callable[[VirtualArray], VirtualArray],
         arrange_values: Callable[[NDArray[Any]], NDArray[Any]],
@@ -479,38 +492,17 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
         return self.like(VirtualArray.from_numpy(stored, dims, array.attrs, array.fill_value))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if func is np.full_like and np.dtype(kwargs.get("dtype")).kind == "b":
-            return _gaps(self)
-        if func is np.where and (whole := _unfilled(*args, **kwargs)) is not None:
-            return whole
-        if func is np.reshape and len(args) == 2 and not isinstance(args[1], VirtualDuckArray):
-            return self._arranged(
-                lambda array: _reshaped(func, array, args[1], **kwargs),
-                lambda stored: np.reshape(stored, args[1], **kwargs),
-            )
         try:
-            result = ARRANGEMENTS.get(func, _refused)(*_bare(args), **_bare(kwargs))
+            result = ARRANGEMENTS.get(func, _refused)(*args, **kwargs)
         except TypeError as error:
             raise NoValuesError.of(f"np.{func.__name__} with {error}") from error
         if result is NotImplemented:
             raise NoValuesError.of(f"np.{func.__name__}")
         return self.like(result) if isinstance(result, VirtualArray) else result
 
-    def transpose(self, *axes: Any) -> VirtualDuckArray:
-        """Permute the axes, by default in reverse."""
-        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        arranged: VirtualDuckArray = self.__array_function__(
-            np.transpose, (), (self, order or None), {}
-        )
-        return arranged
-
-    T = property(transpose)
-
-    def reshape(self, *shape: Any) -> VirtualDuckArray:
-        """Reshape; the elements are kept inline unless only axes of extent 1 come or go."""
-        wanted = shape[0] if len(shape) == 1 else shape
-        arranged: VirtualDuckArray = self.__array_function__(np.reshape, (), (self, wanted), {})
-        return arranged
+    def transpose(self, axes: Sequence[int]) -> VirtualDuckArray:
+        """Permute the axes."""
+        return self.like(transpose(self.array, axes))
 
     def astype(self, dtype: DTypeLike, *, copy: bool = True, **_: Any) -> VirtualDuckArray:
         """Hold the same stored numbers in a wider dtype, as where "no data" is put beside them.
@@ -583,17 +575,6 @@ def _refused(*_: Any, **__: Any) -> Any:
     return NotImplemented
 
 
-def _bare(value: Any) -> Any:
-    """The arguments with each duck array replaced by its virtual array, at any depth."""
-    if isinstance(value, VirtualDuckArray):
-        return value.array
-    if isinstance(value, list | tuple):
-        return type(value)(_bare(item) for item in value)
-    if isinstance(value, dict):
-        return {name: _bare(item) for name, item in value.items()}
-    return value
-
-
 # Comparisons that xarray makes when it combines: equality and missing values
 
 
@@ -664,11 +645,13 @@ class NotNull(NDArrayOperatorsMixin):
         """Itself: truth values already."""
         return self
 
-    def is_of(self, array: VirtualDuckArray) -> bool:
-        """Whether it tells where an array has data; the array may have been cast since."""
-        return self.shape == array.shape and same_chunks(
-            self.array.astype(array.dtype).array, array.array
-        )
+    def keeps(self, x: VirtualDuckArray, y: Any) -> bool:
+        """Whether ``where(self, x, y)`` is `x`: it equals `y`, or "no data" is put in its gaps."""
+        if isinstance(y, VirtualDuckArray):
+            return x.shape == y.shape and bool(_equal(x, y).all())
+        # It may have been cast since.
+        same = self.shape == x.shape and same_chunks(self.array.astype(x.dtype).array, x.array)
+        return same and is_no_data(x.array, y)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         raise NoValuesError.of("finding missing values")
@@ -680,27 +663,14 @@ class NotNull(NDArrayOperatorsMixin):
         self.__array__()
 
 
-def _unfilled(condition: Any, x: Any = None, y: Any = None) -> VirtualDuckArray | None:
-    """The array that ``numpy.where`` returns unchanged, where it has no gaps to fill.
-
-    That is so with "no data" on one side, or the same values on both.
-    """
-    if isinstance(condition, NotNull) and isinstance(x, VirtualDuckArray):
-        if isinstance(y, VirtualDuckArray):
-            return x if x.shape == y.shape and bool(_equal(x, y).all()) else None
-        return x if is_no_data(x.array, y) and condition.is_of(x) else None
-    absent = isinstance(y, VirtualDuckArray) and is_no_data(y.array, x)
-    return y if absent and np.ndim(condition) == 0 and not condition else None
-
-
 def _equal(one: Any, other: Any) -> NDArray[np.bool_]:
     """Where values are equal, or both are no data."""
-    a, b = _bare(one), _bare(other)
-    if isinstance(a, VirtualArray) and isinstance(b, VirtualArray):
-        if same_chunks(a, b):
+    if isinstance(one, VirtualDuckArray) and isinstance(other, VirtualDuckArray):
+        arrays = (one.array, other.array)
+        if same_chunks(*arrays):
             return np.ones((), bool)
-        times = all(" since " in str(array.attrs.get("units", "")) for array in (a, b))
-        unlike = [] if times else differences([a, b])  # decoding resolves other times
+        times = all(" since " in str(array.attrs.get("units", "")) for array in arrays)
+        unlike = [] if times else differences(arrays)  # decoding resolves other times
         if any(problem.cause == "units-differ" for problem in unlike):
             return np.zeros((), bool)
     left, right = (_values(operand) for operand in (one, other))
@@ -727,31 +697,22 @@ def _no_data(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def same_chunks(one: VirtualArray, other: VirtualArray) -> bool:
     """Whether two arrays show the same stored chunks in the same way, and mean the same by them."""
-    alike = (
-        one.shape == other.shape
-        and one.dtype == other.dtype
-        and one.encodings == other.encodings
-        and np.asarray(one.fill_value).tobytes() == np.asarray(other.fill_value).tobytes()
-        and len(one.manifests) == len(other.manifests)
-        and _same_columns(one.blocks, other.blocks, vars(one.blocks))
-    )
+    names = ("shape", "dtype", "encodings", "blocks", "manifests")
     return one is other or (
-        alike
-        and all(map(_same_rows, one.manifests, other.manifests))
+        all(_alike(getattr(one, name), getattr(other, name)) for name in names)
+        and same_scalar(one.fill_value, other.fill_value, one.dtype)
         and not differences([one, other])
     )
 
 
-def _same_rows(one: Manifest, other: Manifest) -> bool:
-    """Whether two manifests refer to the same bytes of the same files."""
-    if isinstance(one, RunManifest):
-        return one == other
-    if one is other or not (isinstance(one, ChunkManifest) and isinstance(other, ChunkManifest)):
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two parts of arrays are the same; those of catalogs, if they are one object."""
+    if one is other or type(one) is not type(other):
         return one is other
-    columns = ("source", "offset", "length", "state", "filter_mask")
-    alike = one.sources == other.sources and one.inline == other.inline
-    return alike and _same_columns(one, other, columns)
-
-
-def _same_columns(one: Any, other: Any, names: Iterable[str]) -> bool:
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other)
+    if isinstance(one, BlockTable | ChunkManifest):
+        return _alike(tuple(vars(one).values()), tuple(vars(other).values()))
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return bool(one == other)

@@ -6,7 +6,8 @@ Input is the address of a catalog or of files. Output is a dataset or tree with 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import xarray as xr
@@ -17,17 +18,13 @@ from xarray.core import indexing
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
 from gridref.api.building import DataAddress, Job, open_data
-from gridref.api.layout.layouts import AnyLayout, Order
 from gridref.api.opening import group_path, subgroup
 from gridref.api.readable import reader_for
-from gridref.api.scan import RunOptions
 from gridref.catalog.overlays import OverlayPolicy
-from gridref.combine import CombineOptions
 from gridref.faces.xarray.lazy import LazyVirtualArray, variable_encoding
-from gridref.formats import ScanOptions
 from gridref.io import Allow, SourcePool
 from gridref.model.array import CF_FLAGS, VirtualArray, VirtualGroup
-from gridref.options import check_names, options_of, verb
+from gridref.options import given_options, option_values, options_of, refuses_unknown, verb
 from gridref.secrets import shown_address
 from gridref.serve.reader import Reader
 
@@ -75,6 +72,31 @@ class GroupDataStore(AbstractDataStore):
         return xr.Variable(array.dims, lazy, _attributes(array), encoding)
 
 
+@refuses_unknown
+@dataclass(frozen=True)
+class Decoding:
+    """How xarray decodes values: as for `xarray.open_dataset`."""
+
+    mask_and_scale: Any = True
+    decode_times: Any = True
+    concat_characters: Any = True
+    decode_coords: Any = True
+    use_cftime: Any = None
+    decode_timedelta: Any = None
+    drop_variables: str | Iterable[str] | None = None
+
+
+@refuses_unknown
+@dataclass(frozen=True)
+class Access:
+    """How a catalog, or files, are accessed: as for `gridref.open_catalog`."""
+
+    storage_options: Mapping[str, Any] | None = None
+    allow: Allow = None
+    snapshot: str | None = None
+    overlay: OverlayPolicy | None = None
+
+
 class GridrefBackendEntrypoint(BackendEntrypoint):
     """Open gridref catalogs: ``xr.open_dataset("cube.gridref")``.
 
@@ -85,18 +107,8 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
     description = "Open gridref catalogs (.gridref): archives of many files as one cube"
     open_dataset_parameters: ClassVar[tuple[str, ...] | None] = (
         "filename_or_obj",
-        "mask_and_scale",
-        "decode_times",
-        "concat_characters",
-        "decode_coords",
-        "drop_variables",
-        "use_cftime",
-        "decode_timedelta",
         "group",
-        "storage_options",
-        "allow",
-        "snapshot",
-        "overlay",
+        *(option.name for kind in (Decoding, Access) for option in fields(kind)),
     )
     supports_groups = True
 
@@ -108,107 +120,51 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
             return False
         return os.fspath(filename_or_obj).rstrip("/").endswith(".gridref")
 
-    @verb()
+    @verb(Decoding, Access, Job)
     def open_dataset(  # type: ignore[override]
-        self,
-        filename_or_obj: DataAddress,
-        *,
-        mask_and_scale: Any = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        drop_variables: str | Iterable[str] | None = None,
-        use_cftime: Any = None,
-        decode_timedelta: Any = None,
-        group: str | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        allow: Allow = None,
-        snapshot: str | None = None,
-        overlay: OverlayPolicy | None = None,
-        concat_dim: str | Sequence[str] | None = None,
-        order: Order = "label",
-        layout: AnyLayout | None = None,
-        combine: CombineOptions | None = None,
-        scan: ScanOptions | None = None,
-        run: RunOptions | None = None,
+        self, filename_or_obj: DataAddress, *, group: str | None = None, **options: Any
     ) -> xr.Dataset:
         """Open one group of a catalog, of a file, or of files combined as `gridref.build` does."""
-        path = group_path(group)
-        root = open_data(
-            filename_or_obj,
-            storage_options,
-            allow=allow,
-            snapshot=snapshot,
-            overlay=overlay,
-            job=Job(concat_dim, order, layout, combine, scan, run),
-        )
-        virtual_group = subgroup(root, group)
-        return StoreBackendEntrypoint().open_dataset(
-            GroupDataStore(
-                virtual_group, reader_for(storage_options), path, _address(filename_or_obj)
-            ),
-            mask_and_scale=mask_and_scale,
-            decode_times=decode_times,
-            concat_characters=concat_characters,
-            decode_coords=decode_coords,
-            drop_variables=drop_variables,
-            use_cftime=use_cftime,
-            decode_timedelta=decode_timedelta,
-        )
+        root, show = _opened(filename_or_obj, options)
+        return show(group_path(group), subgroup(root, group))
 
+    @verb(Decoding, Access, Job)
     def open_groups_as_dict(  # type: ignore[override]
-        self,
-        filename_or_obj: DataAddress,
-        *,
-        drop_variables: str | Iterable[str] | None = None,
-        group: str | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        allow: Allow = None,
-        snapshot: str | None = None,
-        overlay: OverlayPolicy | None = None,
-        **options: Any,
+        self, filename_or_obj: DataAddress, *, group: str | None = None, **options: Any
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
-        of_files = options_of(Job, options)
-        decoding = {name: value for name, value in options.items() if name not in of_files}
-        check_names("open_groups_as_dict()", decoding, self.open_dataset_parameters or ())
+        root, show = _opened(filename_or_obj, options)
         start = group_path(group)
-        job = Job(**of_files)
-        root = open_data(
-            filename_or_obj,
-            storage_options,
-            allow=allow,
-            snapshot=snapshot,
-            overlay=overlay,
-            job=job,
-        )
-        below = subgroup(root, group).walk(start)
-        reader, address = reader_for(storage_options), _address(filename_or_obj)
         return {
-            "/" + path.removeprefix(start).strip("/"): StoreBackendEntrypoint().open_dataset(
-                GroupDataStore(member, reader, path, address),
-                drop_variables=drop_variables,
-                **decoding,
-            )
-            for path, member in below
+            "/" + path.removeprefix(start).strip("/"): show(path, member)
+            for path, member in subgroup(root, group).walk(start)
         }
 
-    def open_datatree(  # type: ignore[override]
-        self,
-        filename_or_obj: DataAddress,
-        **options: Any,
-    ) -> xr.DataTree:
+    def open_datatree(self, filename_or_obj: DataAddress, **options: Any) -> xr.DataTree:  # type: ignore[override]
         """Open a group and all groups below it, as a tree."""
         return datatree_from_dict_with_io_cleanup(
             self.open_groups_as_dict(filename_or_obj, **options)
         )
 
 
+def _opened(
+    data: DataAddress, options: Mapping[str, Any]
+) -> tuple[VirtualGroup, Callable[[str, VirtualGroup], xr.Dataset]]:
+    """The root, and a function that shows a group of it, which is at a path."""
+    access = Access(**options_of(Access, options))
+    decoding = given_options(Decoding(**options_of(Decoding, options)))
+    root = open_data(data, **option_values(access), job=Job(**options_of(Job, options)))
+    reader = reader_for(access.storage_options)
+    source = shown_address(os.fspath(data)) if isinstance(data, str | os.PathLike) else None
+
+    def show(path: str, group: VirtualGroup) -> xr.Dataset:
+        store = GroupDataStore(group, reader, path, source)
+        return StoreBackendEntrypoint().open_dataset(store, **decoding)
+
+    return root, show
+
+
 def _attributes(array: VirtualArray) -> dict[str, Any]:
     """Attributes of the file, without names of an enumeration: xarray has them in the encoding."""
     made = array.enumeration is not None and not array.enumeration.own_flags
     return {name: value for name, value in array.attrs.items() if not (made and name in CF_FLAGS)}
-
-
-def _address(source: DataAddress) -> str | None:
-    return shown_address(os.fspath(source)) if isinstance(source, str | os.PathLike) else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, wraps
 from itertools import chain
 from typing import Any, Literal, get_args
@@ -47,19 +47,22 @@ from gridref.combine import Combination, CombineOptions, DriftReport, combine
 from gridref.combine.options import Read, Repeat
 from gridref.combine.values import with_labels_at_hand
 from gridref.errors import CombineError, InvalidRequestError, Message, Option
+from gridref.faces.xarray.engine import Decoding
 from gridref.faces.xarray.virtual_dataset import (
     Loading,
+    Names,
     Url,
     dataset_to_group,
     group_to_dataset,
     group_to_tree,
+    names_of,
     tree_to_group,
 )
 from gridref.formats import ScanOptions, expand_files, kept_elements
 from gridref.io import keeps_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import ScanReport
-from gridref.options import check_choice, check_names, options_of, verb
+from gridref.options import check_choice, check_names, given_options, options_of, verb
 from gridref.secrets import shown_address
 
 # What the calls have in common
@@ -71,7 +74,6 @@ _COMPARISONS = (
 _OVERLAP = {"by_coords": "raise", "nested": "keep"}
 
 
-type Names = str | Iterable[str] | None
 type Repeated = str | Collection[str] | None
 type Rules = Callable[[Iterable[VirtualGroup]], CombineOptions]
 """The rules of combining for some groups, whose variables they name."""
@@ -161,8 +163,9 @@ def _prepared[X: (xr.Dataset, xr.DataTree)](
     show, back
         Turn a group into what `preprocess` takes, and what it returns into a group.
     """
+    names = names_of(dropped)
     for url, scan in scanned:
-        part = _without(scan, dropped)
+        part = _without(scan, names)
         if preprocess is not None:
             shown = show(part)
             shown.encoding["source"] = shown_address(url)
@@ -170,9 +173,8 @@ def _prepared[X: (xr.Dataset, xr.DataTree)](
         yield url, part
 
 
-def _without(group: VirtualGroup, dropped: Names) -> VirtualGroup:
+def _without(group: VirtualGroup, names: Collection[str]) -> VirtualGroup:
     """A group without variables of these names, at any depth."""
-    names = {dropped} if isinstance(dropped, str) else set(dropped or ())
     return group.with_changes(
         arrays={name: array for name, array in group.arrays.items() if name not in names},
         groups={name: _without(below, names) for name, below in group.groups.items()},
@@ -259,7 +261,7 @@ def open_virtual_dataset(
     allow = asked.pop("allow", None)
     scan = ScanOptions(**asked) if asked else None  # catalogs are not scanned, and refuse it
     root = open_data(file, storage_options, allow=allow, job=Job(scan=scan))
-    part = _without(subgroup(root, group), loading.drop_variables)
+    part = _without(subgroup(root, group), names_of(loading.drop_variables))
     dataset = group_to_dataset(part, reader_for(storage_options), loading)
     if not isinstance(file, VirtualGroup):
         dataset.encoding["source"] = shown_address(os.fspath(file))
@@ -457,19 +459,6 @@ _DEFAULTS: Mapping[bool, Mapping[str, Any]] = {
 """Defaults of xarray, and those to come: its option ``use_new_combine_kwarg_defaults``."""
 
 
-@dataclass(frozen=True)
-class Decoding:
-    """How xarray decodes values: as for `xarray.open_dataset`."""
-
-    mask_and_scale: Any = True
-    decode_times: Any = True
-    concat_characters: Any = True
-    decode_coords: Any = True
-    use_cftime: Any = None
-    decode_timedelta: Any = None
-    drop_variables: str | Iterable[str] | None = None
-
-
 @verb(Decoding, ScanOptions, CombineOptions, hidden=("variables", "repeated"))
 @keeps_at_hand
 @_raises_as_xarray
@@ -642,6 +631,6 @@ def _lazily(
     opener: Any, options: Mapping[str, Any], storage_options: Mapping[str, Any] | None
 ) -> tuple[Names, Any]:
     """The variables to drop, and a function of xarray with the options to show the others."""
-    decoding = options_of(Decoding, options)
+    decoding = given_options(Decoding(**options_of(Decoding, options)))
     dropped = decoding.pop("drop_variables", None)
     return dropped, partial(opener, engine="gridref", storage_options=storage_options, **decoding)

@@ -16,7 +16,7 @@ them.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -29,7 +29,12 @@ from gridref.api.decoding import coordinate_names, decoded
 from gridref.api.readable import reader_for
 from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import CombineError, InvalidRequestError, Problem
-from gridref.faces.xarray.duck_array import LOAD_LIMIT_BYTES, VirtualDuckArray, files_of
+from gridref.faces.xarray.duck_array import (
+    LOAD_LIMIT_BYTES,
+    VirtualDuckArray,
+    files_of,
+    units_of,
+)
 from gridref.faces.xarray.lazy import is_lazy, lazy_virtual_array
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import TimeBase, is_time_like
@@ -48,18 +53,16 @@ class StoredTimesIndex(PandasIndex):
 
     __slots__ = ("since", "sources")
 
-    since: str
+    since: TimeBase | str
     sources: tuple[str, ...]
 
     @classmethod
     def of(cls, plain: PandasIndex, attrs: Mapping[str, Any], sources: tuple[str, ...]) -> Self:
         """The index of a coordinate of some files with ``units`` like ``"days since ..."``."""
-        base = TimeBase.of(attrs)
-        since = f"{attrs.get('units')} {attrs.get('calendar', '')}" if base is None else str(base)
-        return cls._counting(plain, since, sources)
+        return cls._counting(plain, units_of(attrs), sources)
 
     @classmethod
-    def _counting(cls, plain: PandasIndex, since: str, sources: tuple[str, ...]) -> Self:
+    def _counting(cls, plain: PandasIndex, since: TimeBase | str, sources: tuple[str, ...]) -> Self:
         index = cls(plain.index, plain.dim, plain.coord_dtype, fastpath=True)
         index.since, index.sources = since, sources
         return index
@@ -104,6 +107,7 @@ def _files_that_count_alike(indexes: Sequence[StoredTimesIndex]) -> tuple[str, .
 # Datasets and trees of virtual variables
 
 Url = str | os.PathLike[str]
+type Names = str | Iterable[str] | None
 
 
 @refuses_unknown
@@ -134,13 +138,13 @@ class Loading:
     load_limit: int = LOAD_LIMIT_BYTES
 
     def __post_init__(self) -> None:
-        for name in ("loadable_variables", "drop_variables"):
-            given = getattr(self, name)
-            if given is not None:
-                names = (given,) if isinstance(given, str) else given
-                object.__setattr__(self, name, frozenset(names))
         if self.load_limit < 0:
             raise InvalidRequestError(f"load_limit={self.load_limit} must be >= 0")
+
+
+def names_of(given: Names) -> set[str]:
+    """One name, several or none."""
+    return {given} if isinstance(given, str) else set(given or ())
 
 
 def group_to_dataset(
@@ -160,7 +164,7 @@ def group_to_dataset(
     arrays = group.arrays
     arrays_with_units = _with_parents_units(arrays)
     labels = {name for name, array in arrays.items() if array.dims == (name,)}
-    wanted = labels if loading.loadable_variables is None else loading.loadable_variables
+    wanted = labels if loading.loadable_variables is None else names_of(loading.loadable_variables)
     variables: dict[str, xr.Variable] = {}
     indexes: dict[str, Index] = {}
     for name, array in arrays_with_units.items():
@@ -283,7 +287,7 @@ def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
         parent = _units(arrays.get(parents.get(name, "")))
         own = _units(virtual[name])
         # Virtual times say what they count from, unless what they bound says it for them.
-        if "units" not in array.attrs and is_time_like(own) and not _count_alike(own, parent):
+        if "units" not in array.attrs and is_time_like(own) and units_of(own) != units_of(parent):
             arrays[name] = array.with_changes(attrs={**array.attrs, **own})
     attrs = {str(name): value for name, value in dataset.attrs.items()}
     arrays, others = _with_coordinates(arrays, dataset)
@@ -296,14 +300,6 @@ def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
 def _units(array: VirtualArray | None) -> dict[str, Any]:
     attrs = {} if array is None else array.attrs
     return {name: attrs[name] for name in ("units", "calendar") if name in attrs}
-
-
-def _count_alike(units: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Whether units and calendar are the same, or other words for the same."""
-    if units.get("units") == others.get("units"):
-        return str(units.get("calendar", "")) == str(others.get("calendar", ""))
-    base = TimeBase.of(units)
-    return base is not None and base == TimeBase.of(others)
 
 
 def _kept_attributes(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
@@ -363,7 +359,7 @@ def _encoded(name: str, variable: xr.Variable, units: Mapping[str, Any]) -> xr.V
     if plain.dtype.kind in "mM":
         plain.attrs.pop("units", None)
     encoded = xr.conventions.encode_cf_variable(plain, name=name)
-    if not units or "units" not in encoded.attrs or _count_alike(units, encoded.attrs):
+    if not units or "units" not in encoded.attrs or units_of(units) == units_of(encoded.attrs):
         return encoded
     plain.encoding = dict(units)
     try:
@@ -372,7 +368,7 @@ def _encoded(name: str, variable: xr.Variable, units: Mapping[str, Any]) -> xr.V
     except ValueError:  # dates that the calendar does not have
         return encoded
     same = np.array_equal(again.values, plain.values)
-    return fitting if same and _count_alike(units, fitting.attrs) else encoded
+    return fitting if same and units_of(units) == units_of(fitting.attrs) else encoded
 
 
 def _fixed_size(name: str, variable: xr.Variable) -> NDArray[Any]:
