@@ -4,8 +4,9 @@ Corresponding pieces of metadata in the files of a series are equal, or differ o
 sizes and values, at the same places in all of them. `FORMS` keeps what follows from these pieces:
 
 - `LearnedForms.remembers`: what a parser makes of equal bytes.
+- `LearnedForms.keeps`: what a function makes of equal values.
 - `LearnedForms.find` and `keep`: what follows from the bytes outside of given holes.
-- `LearnedForms.get` and `put`: what follows from other forms and from plain values.
+- `LearnedForms.get` and `put`: what follows from other forms.
 
 Callers keep five rules. With these, a file cannot change what is read from another one:
 
@@ -49,6 +50,31 @@ class LearnedForms(LRU[Any]):
             return made
 
         return call
+
+    def keeps[**P, R](
+        self, n_bytes: Callable[..., int]
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Decorate a function of plain values, so that it computes equal ones once.
+
+        Parameters
+        ----------
+        n_bytes
+            Size of a result and its values, roughly, as a function of the result and the values.
+        """
+
+        def decorated(make: Callable[P, R]) -> Callable[P, R]:
+            @wraps(make)
+            def call(*args: P.args, **kwargs: P.kwargs) -> R:
+                key = make, args, *kwargs.items()
+                known: tuple[R] | None = self.get(key)
+                if known is None:
+                    made = make(*args, **kwargs)
+                    known = self.put(key, (made,), n_bytes(made, *args, **kwargs))
+                return known[0]
+
+            return call
+
+        return decorated
 
     def find(self, kind: Hashable, data: bytes) -> Any | None:
         """What follows from the bytes of `data` outside of its holes; None if it is not known.

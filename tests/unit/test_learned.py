@@ -70,3 +70,16 @@ def test_a_size_of_0_keeps_nothing() -> None:
     forms = LearnedForms(0)
     forms.keep("kind", b"abcd", [slice(2, 4)], "value", 1)
     assert forms.find("kind", b"abcd") is None
+
+
+def test_equal_values_are_computed_once() -> None:
+    forms, computed = LearnedForms(1 << 20), []
+
+    @forms.keeps(lambda quotient, *values: 100)
+    def divided(number: int, by: int) -> float | None:
+        computed.append((number, by))
+        return number / by if by else None
+
+    for values in [(1, 2), (1, 0), (2, 1)] * 2:
+        assert divided(*values) == (values[0] / values[1] if values[1] else None)
+    assert computed == [(1, 2), (1, 0), (2, 1)]

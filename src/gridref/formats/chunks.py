@@ -1,7 +1,8 @@
 """Where stored chunks are: in contiguous data of a file, or in files of their own in a folder.
 
-Formats keep arrays as one run of elements in C order. Large ones are split, so that reading a few
-elements does not read all of them. No bytes are moved (`contiguous_chunks`).
+Formats keep arrays as one run of elements in C order, or as several pieces of it. Large ones are
+split, so that reading a few elements does not read all of them. No bytes are moved
+(`contiguous_chunks`, `chunks_of_pieces`).
 
 `StoreFiles` reads metadata documents and lists the files of chunks, local or on any fsspec
 filesystem. `ChunkFiles` is the protocol that the scanner of Zarr stores needs: references of
@@ -14,7 +15,7 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,9 +41,9 @@ from gridref.io.ahead import in_threads
 from gridref.io.faults import unavailable
 from gridref.io.identity import source_of_info
 from gridref.io.remote import RemoteFiles
-from gridref.limits import beyond, limits
+from gridref.limits import beyond, chunk_limit, limits
 from gridref.model.encoding import EdgePolicy
-from gridref.model.grid import chunk_runs
+from gridref.model.grid import chunk_counts, chunk_runs
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.typing import Int64Array
 
@@ -106,6 +107,73 @@ def _chunk_length(extent: int, longest: int) -> int:
         if extent % n_chunks == 0:
             return extent // n_chunks
     return longest
+
+
+class Piece(NamedTuple):
+    """Consecutive bytes of an array, and the first byte of them in a file."""
+
+    source: Source
+    offset: int
+    length: int
+
+
+def chunks_of_pieces(
+    shape: Sequence[int], itemsize: int, pieces: Sequence[Piece], max_chunk_bytes: int
+) -> tuple[tuple[int, ...], ChunkManifest] | None:
+    """Chunk shape and chunks of contiguous data in pieces; no chunk is in two of them.
+
+    None if a piece begins inside of an element.
+    """
+    length: Int64Array = np.array([piece.length for piece in pieces], np.int64)
+    first = np.cumsum(length) - length
+    chunk_shape = _chunks_between(shape, itemsize, first[1:].tolist(), max_chunk_bytes)
+    if chunk_shape is None:
+        return None
+    n_chunks = math.prod(chunk_counts(shape, chunk_shape))
+    check_chunks(n_chunks, n_chunks)
+    start, count = (each * itemsize for each in chunk_runs(shape, chunk_shape))
+    which = np.searchsorted(first, start, side="right") - 1
+    offset: Int64Array = np.array([piece.offset for piece in pieces], np.int64)
+    sources = {source: number for number, source in enumerate(dict.fromkeys(p[0] for p in pieces))}
+    numbers = np.array([sources[piece.source] for piece in pieces], np.int32)
+    manifest = ChunkManifest.from_columns(
+        sources, source=numbers[which], offset=offset[which] + start - first[which], length=count
+    )
+    return chunk_shape, manifest
+
+
+def _chunks_between(
+    shape: Sequence[int], itemsize: int, bounds: Sequence[int], max_bytes: int
+) -> tuple[int, ...] | None:
+    """The largest contiguous chunks of at most `max_bytes` that cross no bound.
+
+    Bounds are bytes of the array; None if one of them cuts an element.
+    """
+    if any(bound % itemsize for bound in bounds):
+        return None
+    if not bounds:
+        return split_contiguous(shape, itemsize, max_bytes)
+    unit = math.gcd(*(bound // itemsize for bound in bounds))
+    chunk = [max(1, extent) for extent in shape]
+    for axis, extent in enumerate(chunk):
+        row = math.prod(chunk[axis + 1 :])
+        if unit % row == 0 and row * itemsize <= max_bytes:
+            common = unit // row if axis == 0 else math.gcd(unit // row, extent)
+            chunk[axis] = _largest_divisor(common, min(max_bytes // (row * itemsize), extent))
+            return tuple(chunk)
+        chunk[axis] = 1
+    return tuple(chunk)
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    """The largest divisor of `number` that is at most `limit`."""
+    best = 1
+    for divisor in range(1, math.isqrt(number) + 1):
+        if number % divisor == 0:
+            for candidate in (divisor, number // divisor):
+                if best < candidate <= limit:
+                    best = candidate
+    return best
 
 
 # Files of chunks
@@ -407,6 +475,13 @@ def check_chunk_files(n_files: int) -> None:
         raise UnsupportedFeatureError(beyond("chunk_files", f"{n_files} chunk files"))
 
 
+def check_chunks(n_chunks: int, n_stored: int) -> None:
+    """Refuse grids of more chunks than a manifest may list, or of few stored ones among many."""
+    if limit := chunk_limit(n_chunks, n_stored):
+        what = f"it is declared to have {n_chunks} chunks ({n_stored} stored)"
+        raise UnsupportedFeatureError(beyond(limit, what))
+
+
 def scattered_chunks(
     n_chunks: int, rows: Any, sources: Iterable[Source], inline: bytes = b"", **columns: Any
 ) -> ChunkManifest:
@@ -421,10 +496,12 @@ def scattered_chunks(
     columns
         Those of `ChunkManifest.from_columns`, of the stored chunks.
     """
-    stored = {"offset": 0, "state": ChunkState.RANGE, **columns}
-    whole = {name: np.zeros(n_chunks, np.int64) for name in stored}
+    stored = {"offset": 0, "state": np.uint8(ChunkState.RANGE), **columns}
+    whole: dict[str, Any] = {}
     for name, values in stored.items():
-        whole[name][rows] = values
+        if values is not None:
+            whole[name] = np.zeros(n_chunks, getattr(values, "dtype", np.int64))
+            whole[name][rows] = values
     return ChunkManifest.from_columns(sources, inline=inline, **whole)
 
 

@@ -112,21 +112,16 @@ class Georeference:
         return attrs
 
 
+@FORMS.keeps(lambda axis, *_: 2000 + axis.nbytes)
 def _pixel_centres(
     start: float, step: float, n_pixels: int, dim: str, letter: str, degrees: bool
 ) -> VirtualArray:
     """Coordinate variable of one axis; files on the same grid, like a time series, share it."""
-    key = _pixel_centres, start, step, n_pixels, dim, letter, degrees
-    known: VirtualArray | None = FORMS.get(key)
-    if known is not None:
-        return known
     centres = np.arange(n_pixels, dtype="f8")
     centres += 0.5  # in place: an axis may be long
     centres *= step
     centres += start
-    axis = VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
-    FORMS.put(key, axis, 2000 + centres.nbytes)
-    return axis
+    return VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
 
 
 def _axis_attributes(letter: str, degrees: bool) -> dict[str, Any]:

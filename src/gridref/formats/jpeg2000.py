@@ -53,7 +53,7 @@ from gridref.formats.georeference import SPATIAL_REF, Affine, Georeference, grid
 from gridref.formats.location import Location
 from gridref.formats.metadata import parsed_xml
 from gridref.formats.options import ScanOptions
-from gridref.formats.tiff.directory import METADATA_TAGS, Window, read_directories, read_head
+from gridref.formats.tiff.directory import Window, read_directories, read_head
 from gridref.formats.tiff.geo import georeference_of as georeference_of_tags
 from gridref.io import ScanFile
 from gridref.learned import FORMS
@@ -440,13 +440,7 @@ def _of_geotiff(data: bytes) -> Georeference | None:
     try:
         window = _Held(data)
         directories, _ = read_directories(window, read_head(window), 1)
-        tags: dict[int, Any] = {}
-        for code in METADATA_TAGS if directories else ():
-            entry = directories[0].entries.get(code)
-            if entry is not None:
-                text = entry.kind == 2
-                tags[code] = directories[0].text(code) if text else directories[0].array(code)
-        return georeference_of_tags({code: tag for code, tag in tags.items() if tag is not None})
+        return georeference_of_tags(directories[0].metadata() if directories else {})
     except (ScanError, ArithmeticError, LookupError, TypeError, ValueError):
         return None
 
@@ -513,26 +507,22 @@ def _named(element: ET.Element, name: str) -> Iterator[ET.Element]:
     return (each for each in element.iter() if str(each.tag).rpartition("}")[2] == name)
 
 
+@FORMS.keeps(lambda _, name: 20_000 + len(name))
 def _system(name: str) -> tuple[dict[str, Any] | None, bool]:
     """Attributes of a reference system, and whether its first axis is the one of y."""
+    import pyproj
+    from pyproj.exceptions import CRSError
+
     match = _EPSG.fullmatch(name.strip())
     if match is None:
         return None, False
     code, is_ordered = int(match[2]), not match[1].lower().startswith("epsg")
-    key = _system, code, is_ordered
-    known: tuple[dict[str, Any] | None, bool] | None = FORMS.get(key)
-    if known is None:
-        import pyproj
-        from pyproj.exceptions import CRSError
-
-        try:
-            crs = pyproj.CRS.from_epsg(code)
-            towards = [axis.direction for axis in crs.axis_info[:2]]
-            known = grid_mapping(crs), is_ordered and towards == ["north", "east"]
-        except CRSError:
-            known = None, False
-        FORMS.put(key, known, 20_000)
-    return known
+    try:
+        crs = pyproj.CRS.from_epsg(code)
+        towards = [axis.direction for axis in crs.axis_info[:2]]
+        return grid_mapping(crs), is_ordered and towards == ["north", "east"]
+    except CRSError:
+        return None, False
 
 
 # The file in rasterio, for `verify`

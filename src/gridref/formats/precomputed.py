@@ -34,13 +34,19 @@ from numpy.typing import NDArray
 from gridref.cache import LRU, cache_bytes
 from gridref.codecs.stage import decompressed
 from gridref.errors import Place, ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.chunks import StoreFiles, check_chunk_files, edge_policy, scattered_chunks
+from gridref.formats.chunks import (
+    StoreFiles,
+    check_chunk_files,
+    check_chunks,
+    edge_policy,
+    scattered_chunks,
+)
 from gridref.formats.findings import Findings, located
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.io import SourcePool, note_opened
 from gridref.io.ahead import in_threads
-from gridref.limits import beyond, chunk_limit, limits
+from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, bytes_codec, shared_encoding
 from gridref.model.grid import chunk_counts
@@ -414,9 +420,7 @@ def chunk_files(files: StoreFiles, scale: Scale) -> tuple[ChunkManifest, bool]:
     if n_chunks > limits().chunk_rows:
         raise UnsupportedFeatureError(beyond("chunk_rows", f"it has {n_chunks} chunks"))
     found = _found(files, scale) if n_chunks else {}
-    if limit := chunk_limit(n_chunks, len(found)):
-        what = f"it has {n_chunks} chunks; {len(found)} of them are stored"
-        raise UnsupportedFeatureError(beyond(limit, what))
+    check_chunks(n_chunks, len(found))
     row = np.fromiter(found, np.int64, len(found))
     held = list(found.values())
     is_plain = np.array([not name.endswith(_GZIP) for name, _ in held], bool)

@@ -13,7 +13,7 @@ these few numbers for each block, so concatenating and slicing never walk chunk 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol, Self
@@ -33,6 +33,14 @@ from gridref.typing import Int64Array
 
 CF_FLAGS = ("flag_values", "flag_meanings")
 """Attributes that name integers (CF conventions, section 3.5)."""
+
+
+def cf_flags(members: Iterable[tuple[str, int]], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """The flags of an enumeration's members, in the order of their values."""
+    ordered = sorted(members, key=lambda member: member[1])
+    values = np.array([value for _, value in ordered], dtype)
+    meanings = " ".join(name.replace(" ", "_") for name, _ in ordered)
+    return dict(zip(CF_FLAGS, (values, meanings), strict=True))
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,14 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.formats.chunks import edge_policy, require_inside
+from gridref.formats.chunks import (
+    Piece,
+    check_chunks,
+    chunks_of_pieces,
+    edge_policy,
+    require_inside,
+    scattered_chunks,
+)
 from gridref.formats.dmrpp.document import (
     DAP,
     DMRPP,
@@ -58,8 +65,7 @@ from gridref.formats.dmrpp.document import (
     walk,
 )
 from gridref.formats.findings import Findings, check_element_size
-from gridref.formats.hdf5.arrays import chunks_between
-from gridref.formats.hdf5.chunks import ChunkTable, numbers_inside
+from gridref.formats.hdf5.chunks import numbers_inside
 from gridref.formats.hdf5.filters import Filter, filter_codecs
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
@@ -76,7 +82,7 @@ from gridref.io import (
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup, check_name, zero_of
 from gridref.model.encoding import Codec, Encoding, bytes_codec, shared_encoding
-from gridref.model.grid import chunk_counts, chunk_runs
+from gridref.model.grid import chunk_counts
 from gridref.model.joining import missing_array
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.scan_report import Fate
@@ -522,13 +528,18 @@ def _in_chunks(
         raise SourceFormatError("its chunks are not at places of the grid, each at one")
     sources, which = places.sources(document)
     mask = None if places.mask is None else places.mask.astype(np.uint32)
-    table = ChunkTable(grid, numbers, places.offset, places.length, mask)
-    document.count(table.n_chunks)
-    manifest = table.to_manifest(sources[0])
-    if len(sources) > 1:
-        column = np.zeros(table.n_chunks, np.int32)
-        column[numbers] = which
-        manifest = ChunkManifest(**{**vars(manifest), "sources": sources, "source": column})
+    n_chunks = math.prod(grid)
+    document.count(n_chunks)
+    check_chunks(n_chunks, places.n)
+    manifest = scattered_chunks(
+        n_chunks,
+        numbers,
+        sources,
+        source=which,
+        offset=places.offset,
+        length=places.length,
+        filter_mask=mask,
+    )
     return shared_encoding(chunk_shape, element.dtype, (*element.codecs, *filters)), manifest
 
 
@@ -538,22 +549,14 @@ def _in_pieces(
     """Contiguous data, mostly in one piece; it is cut so that no chunk is in two of them."""
     shape, element = variable.shape, variable.element
     _require_all(variable, int(pieces.length.sum()))
-    first = np.cumsum(pieces.length) - pieces.length
-    chunk_shape = chunks_between(
-        shape, element.dtype.itemsize, first[1:].tolist(), document.max_chunk_bytes
-    )
-    if chunk_shape is None:
-        raise UnsupportedFeatureError("its linked blocks begin inside of elements")
-    document.count(math.prod(chunk_counts(shape, chunk_shape)))
     sources, which = pieces.sources(document)
-    start, count = (each * element.dtype.itemsize for each in chunk_runs(shape, chunk_shape))
-    piece = np.searchsorted(first, start, side="right") - 1
-    manifest = ChunkManifest.from_columns(
-        sources,
-        source=which[piece],
-        offset=pieces.offset[piece] + start - first[piece],
-        length=count,
-    )
+    runs = zip(which.tolist(), pieces.offset.tolist(), pieces.length.tolist(), strict=True)
+    own = [Piece(sources[number], offset, length) for number, offset, length in runs]
+    chunks = chunks_of_pieces(shape, element.dtype.itemsize, own, document.max_chunk_bytes)
+    if chunks is None:
+        raise UnsupportedFeatureError("its linked blocks begin inside of elements")
+    chunk_shape, manifest = chunks
+    document.count(manifest.n_rows)
     edge = edge_policy(shape, chunk_shape)
     return shared_encoding(chunk_shape, element.dtype, element.codecs, edge), manifest
 

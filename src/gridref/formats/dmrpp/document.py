@@ -25,7 +25,7 @@ import numpy as np
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.metadata import DEFAULT_FILLS, parsed_xml
 from gridref.limits import beyond, limits
-from gridref.model.array import CF_FLAGS, MAX_GROUP_DEPTH, Enumeration
+from gridref.model.array import MAX_GROUP_DEPTH, Enumeration, cf_flags
 from gridref.model.encoding import Codec, bytes_codec
 
 DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"
@@ -368,15 +368,12 @@ def _enum_type(declared: ET.Element, big: bool) -> ElementType:
             raise SourceFormatError(f"its enumeration has a member that {error}") from error
     if dtype == np.int8 and members == {"FALSE": 0, "TRUE": 1}:
         return ElementType(np.dtype(bool), (bytes_codec(np.dtype(bool)),))
-    ordered = sorted(members.items(), key=lambda member: member[1])
-    meanings = " ".join(name.replace(" ", "_") for name, _ in ordered)
-    values = np.array([value for _, value in ordered], dtype)
     name = declared.get("name", "")
     named = name and not name.startswith(_MADE_UP_NAME)
     return ElementType(
         dtype,
         (bytes_codec(dtype, big_endian=big),),
-        dict(zip(CF_FLAGS, (values, meanings), strict=True)) if members else {},
+        cf_flags(members.items(), dtype) if members else {},
         Enumeration(name, tuple(members.items())) if named else None,
         big,
     )

@@ -489,22 +489,21 @@ class GridArrays:
     arrays: Mapping[str, VirtualArray]
     attrs: Mapping[str, Any]
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the coordinates that are values; those of planes are computed."""
+        return sum(array.nbytes for array in self.arrays.values() if array.ndim == 1)
 
+
+@FORMS.keeps(lambda grid, section, _: 20_000 + len(section) + grid.kept_bytes)
 def grid_arrays(section: bytes, edition: int) -> GridArrays:
     """Describe the grid of a section."""
-    key = grid_arrays, section, edition
-    known: GridArrays | None = FORMS.get(key)
-    if known is not None:
-        return known
     try:
-        found = _made(read_grid(section, edition), section, edition)
+        return _made(read_grid(section, edition), section, edition)
     except UnknownGridError as error:
         raise UnsupportedFeatureError(str(error)) from error
     except GridError as error:
         raise UnsupportedFeatureError(f"its grid is damaged: {error}") from error
-    n_bytes = sum(array.nbytes for array in found.arrays.values() if array.ndim == 1)
-    FORMS.put(key, found, 20_000 + len(section) + n_bytes)
-    return found
 
 
 def _made(grid: Grid, section: bytes, edition: int) -> GridArrays:

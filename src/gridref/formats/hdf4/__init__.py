@@ -24,7 +24,13 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.formats.chunks import contiguous_chunks, edge_policy, require_inside
+from gridref.formats.chunks import (
+    check_chunks,
+    contiguous_chunks,
+    edge_policy,
+    require_inside,
+    scattered_chunks,
+)
 from gridref.formats.findings import Findings
 from gridref.formats.hdf4.datasets import (
     Contents,
@@ -56,7 +62,6 @@ from gridref.formats.location import Location, only_allowed
 from gridref.formats.metadata import DEFAULT_FILLS
 from gridref.formats.options import ScanOptions
 from gridref.io import beside, describe_source, policy_for
-from gridref.limits import beyond, chunk_limit
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, EdgePolicy, bytes_codec, element_bytes, shared_encoding
 from gridref.model.grid import chunk_counts
@@ -302,30 +307,28 @@ class Stored:
 
     def _manifest(self, places: NDArray[Any], keys: list[Key], n_chunks: int) -> ChunkManifest:
         """The chunks that elements hold, by their places in C order; the others are missing."""
-        offset, length = np.zeros((2, n_chunks), np.int64)
-        state = np.full(n_chunks, ChunkState.MISSING, np.uint8)
+        rows: list[tuple[int, int, int]] = []
         inline = bytearray()
-        for place, key in zip(places.tolist(), keys, strict=True):
+        for key in keys:
             runs = self.elements.runs(key) or [Run(0, 0)]
-            state[place] = ChunkState.RANGE if len(runs) == 1 else ChunkState.INLINE
-            offset[place], length[place] = runs[0]
-            if len(runs) > 1:
+            if len(runs) == 1:
+                rows.append((*runs[0], ChunkState.RANGE))
+            else:
                 raw = self._joined(runs, len(inline))
-                offset[place], length[place] = len(inline), len(raw)
+                rows.append((len(inline), len(raw), ChunkState.INLINE))
                 inline += raw
+        offset, length, state = np.array(rows, np.int64).reshape(-1, 3).T
         stops = (offset + length)[state == ChunkState.RANGE]
         require_inside(self._source, 0, int(stops.max(initial=0)))
-        return ChunkManifest.from_columns(
-            [self._source], offset=offset, length=length, state=state, inline=bytes(inline)
-        )
+        columns = {"offset": offset, "length": length, "state": state}
+        return scattered_chunks(n_chunks, places, [self._source], bytes(inline), **columns)
 
     def _chunk_table(self, ref: int, counts: tuple[int, ...]) -> tuple[NDArray[Any], list[Key]]:
         """Places of stored chunks in the grid, in C order, and their elements."""
         n_chunks, table = math.prod(counts), self.tables.get(ref)
         if table is None or [field.order for field in table.fields] != [len(counts), 1, 1]:
             raise SourceFormatError("the table of its chunks is missing, or none")
-        if limit := chunk_limit(n_chunks, table.n_rows):
-            raise SourceFormatError(beyond(limit, f"{n_chunks} chunks"))
+        check_chunks(n_chunks, table.n_rows)
         (rows,) = self.elements.read([(TABLE_ROWS, ref)])
         listed = values_of(table, rows)
         origin, tag, number = (listed[field.name] for field in table.fields)

@@ -259,22 +259,20 @@ def _degrees(packed: float) -> float:
 def _crs(structure: Structure, projection: str) -> dict[str, Any] | None:
     """Attributes of the grid mapping; None if the projection or the ellipsoid is unknown."""
     proj = _proj(structure, projection)
-    if proj is None:
-        return None
-    key = _crs, *sorted(proj.items())
-    known: dict[str, Any] | None = FORMS.get(key)
-    if known is not None:
-        return known
+    return None if proj is None else _mapping(tuple(proj.items()))
+
+
+@FORMS.keeps(lambda *_: 20_000)
+def _mapping(items: tuple[tuple[str, Any], ...]) -> dict[str, Any] | None:
     import pyproj
     from pyproj.exceptions import CRSError
 
+    proj = dict(items)
     try:
         crs = pyproj.CRS.from_epsg(4326) if proj == _WGS84 else pyproj.CRS.from_dict(proj)
-        known = grid_mapping(crs)
+        return grid_mapping(crs)
     except CRSError:
         return None
-    FORMS.put(key, known, 20_000)
-    return known
 
 
 def _proj(structure: Structure, projection: str) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.formats.chunks import contiguous_chunks, edge_policy, split_contiguous
+from gridref.formats.chunks import Piece, chunks_of_pieces, contiguous_chunks, edge_policy
 from gridref.formats.findings import check_element_size
 from gridref.formats.hdf5.attributes import heap_values
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
@@ -74,9 +74,9 @@ from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from gridref.learned import FORMS
 from gridref.limits import beyond, limits
-from gridref.model.array import CF_FLAGS, Enumeration, VirtualArray, zero_of
+from gridref.model.array import CF_FLAGS, Enumeration, VirtualArray, cf_flags, zero_of
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec, shared_encoding
-from gridref.model.grid import chunk_counts, chunk_runs
+from gridref.model.grid import chunk_counts
 from gridref.model.joining import concatenate, missing_array, missing_like
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.scan_report import Fate
@@ -98,30 +98,6 @@ class _ExternalFile(NamedTuple):
     name: str
     offset: int
     size: int
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """A piece of a dataset's bytes in an external file.
-
-    Attributes
-    ----------
-    offset
-        First byte of the piece there.
-    start, stop
-        Bytes of the dataset that it holds.
-    """
-
-    source: Source
-    offset: int
-    start: int
-    stop: int
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the file holds all of the piece."""
-        size = self.source.size_bytes
-        return size is None or self.offset + self.stop - self.start <= size
 
 
 def external_files(dataset: DatasetNode) -> tuple[_ExternalFile, ...]:
@@ -162,33 +138,36 @@ def _external_chunks(
     """Reference data in external files, or keep it inline if no chunking fits the pieces."""
     shape = (dataset.shape or ()) + element.subshape
     itemsize = element.itemsize
-    segments = _segments(dataset, files, math.prod(shape) * itemsize, options)
-    bounds = [segment.start for segment in segments[1:]]
-    chunk_shape = chunks_between(shape, itemsize, bounds, options.max_chunk_bytes)
+    pieces = _pieces(dataset, files, math.prod(shape) * itemsize, options)
+    chunks = chunks_of_pieces(shape, itemsize, pieces, options.max_chunk_bytes)
     codecs = element.codecs
-    if chunk_shape is None or not all(segment.is_complete for segment in segments):
-        return _one_chunk(dataset, element, codecs, _read(segments, options))
-    start, count = chunk_runs(shape, chunk_shape)
-    manifest = _manifest(segments, start * itemsize, count * itemsize)
+    if chunks is None or not all(map(_is_complete, pieces)):
+        return _one_chunk(dataset, element, codecs, _read(pieces, options))
+    chunk_shape, manifest = chunks
     return Encoding(chunk_shape, element.dtype, codecs, edge_policy(shape, chunk_shape)), manifest
 
 
-def _segments(
+def _is_complete(piece: Piece) -> bool:
+    """Whether the file holds all of the piece."""
+    size = piece.source.size_bytes
+    return size is None or piece.offset + piece.length <= size
+
+
+def _pieces(
     dataset: DatasetNode, files: tuple[_ExternalFile, ...], n_bytes: int, options: ScanOptions
-) -> list[_Segment]:
-    segments: list[_Segment] = []
+) -> list[Piece]:
+    pieces: list[Piece] = []
     start = 0
     for name, offset, size in files:
-        stop = min(n_bytes, start + size)  # the size may mean "without limit"
-        if stop > start:
-            source = _source(dataset, name, options)
-            segments.append(_Segment(source, offset, start, stop))
-        start = stop
+        length = min(n_bytes - start, size)  # the size may mean "without limit"
+        if length > 0:
+            pieces.append(Piece(_source(dataset, name, options), offset, length))
+            start += length
     if start < n_bytes:
         raise UnsupportedFeatureError(
             f"the external files are declared to hold {start} of {n_bytes} bytes"
         )
-    return segments
+    return pieces
 
 
 def _source(dataset: DatasetNode, name: str, options: ScanOptions) -> Source:
@@ -200,82 +179,18 @@ def _source(dataset: DatasetNode, name: str, options: ScanOptions) -> Source:
         ) from error
 
 
-def chunks_between(
-    shape: tuple[int, ...], itemsize: int, bounds: list[int], max_bytes: int
-) -> tuple[int, ...] | None:
-    """The largest contiguous chunks of at most `max_bytes` that cross no bound.
-
-    Parameters
-    ----------
-    shape, itemsize
-        Of the dataset.
-    bounds
-        Bytes of the dataset at which another segment begins.
-    max_bytes
-        Size of a chunk.
-
-    Returns
-    -------
-    tuple or None
-        The chunk shape; None if a bound cuts an element.
-    """
-    if any(bound % itemsize for bound in bounds):
-        return None
-    if not bounds:
-        return split_contiguous(shape, itemsize, max_bytes)
-    unit = math.gcd(*(bound // itemsize for bound in bounds))
-    chunk = [max(1, extent) for extent in shape]
-    for axis, extent in enumerate(chunk):
-        row = math.prod(chunk[axis + 1 :])
-        if unit % row == 0 and row * itemsize <= max_bytes:
-            common = unit // row if axis == 0 else math.gcd(unit // row, extent)
-            chunk[axis] = _largest_divisor(common, min(max_bytes // (row * itemsize), extent))
-            return tuple(chunk)
-        chunk[axis] = 1
-    return tuple(chunk)
-
-
-def _largest_divisor(number: int, limit: int) -> int:
-    """The largest divisor of `number` that is at most `limit`."""
-    best = 1
-    for divisor in range(1, math.isqrt(number) + 1):
-        if number % divisor == 0:
-            for candidate in (divisor, number // divisor):
-                if best < candidate <= limit:
-                    best = candidate
-    return best
-
-
-def _manifest(
-    segments: list[_Segment], start: NDArray[np.int64], length: NDArray[np.int64]
-) -> ChunkManifest:
-    firsts = np.array([segment.start for segment in segments], np.int64)
-    offsets = np.array([segment.offset for segment in segments], np.int64)
-    which = np.searchsorted(firsts, start, side="right") - 1
-    sources = list(dict.fromkeys(segment.source for segment in segments))
-    numbers = np.array([sources.index(segment.source) for segment in segments], np.int32)
-    return ChunkManifest.from_columns(
-        sources,
-        source=numbers[which],
-        offset=offsets[which] + start - firsts[which],
-        length=length,
-    )
-
-
-def _read(segments: list[_Segment], options: ScanOptions) -> bytes:
+def _read(pieces: list[Piece], options: ScanOptions) -> bytes:
     """All bytes; beyond the end of a file they are zeros, as HDF5 reads them."""
-    n_bytes = segments[-1].stop
+    n_bytes = sum(piece.length for piece in pieces)
     if n_bytes > options.max_inline_bytes:
         raise UnsupportedFeatureError(
             f"no chunking fits the external files, and {n_bytes} bytes are too many to keep in the"
             f" references; raise max_inline_bytes (now {options.max_inline_bytes})"
         )
     parts = []
-    for segment in segments:
-        length = segment.stop - segment.start
-        source = segment.source
+    for source, offset, length in pieces:
         with open_for_scan(source.url, options.storage_options, policy=source.policy) as file:
-            file.seek(segment.offset)
+            file.seek(offset)
             parts.append(file.read(length).ljust(length, b"\0"))
     return b"".join(parts)
 
@@ -914,7 +829,4 @@ def _with_flags(attrs: dict[str, Any], element: ElementType) -> dict[str, Any]:
     """An enumeration's names, as CF flags."""
     if not element.enum or not attrs.keys().isdisjoint(CF_FLAGS):
         return attrs
-    members = sorted(element.enum, key=lambda member: member[1])
-    values = np.array([value for _, value in members], element.dtype)
-    meanings = " ".join(name.replace(" ", "_") for name, _ in members)
-    return {**attrs, **dict(zip(CF_FLAGS, (values, meanings), strict=True))}
+    return {**attrs, **cf_flags(element.enum, element.dtype)}

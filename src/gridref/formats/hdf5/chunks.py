@@ -41,13 +41,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.chunks import check_chunks, scattered_chunks
 from gridref.formats.hdf5.bytes import CHECKSUM_BYTES, FieldCursor, Hdf5Bytes, lookup3_rows
 from gridref.formats.hdf5.headers import ChunkedLayout, ChunkIndexKind
 from gridref.formats.hdf5.heaps import NODE_PREFIX_BYTES, BTreeV2, NodeLevel, read_btree_v2
 from gridref.learned import FORMS
-from gridref.limits import beyond, chunk_limit
 from gridref.model.grid import chunk_counts
-from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.manifest import ChunkManifest, Source
 
 # Input and output of all walkers
 
@@ -234,28 +234,15 @@ class ChunkTable:
 
     def to_manifest(self, source: Source) -> ChunkManifest:
         """One row for each chunk of the grid in C order; chunks that are not stored are missing."""
-        if limit := chunk_limit(self.n_chunks, self.n_stored):
-            what = (
-                f"the dataset is declared to have {self.n_chunks} chunks ({self.n_stored} stored)"
-            )
-            raise UnsupportedFeatureError(beyond(limit, what), Place(source=source.url))
+        check_chunks(self.n_chunks, self.n_stored)
+        columns: dict[str, Any] = {
+            "offset": self.offset,
+            "length": self.length,
+            "filter_mask": self.filter_mask,
+        }
         if self._is_dense:
-            return ChunkManifest.from_columns(
-                (source,), offset=self.offset, length=self.length, filter_mask=self.filter_mask
-            )
-        offset = np.zeros(self.n_chunks, np.int64)
-        length = np.zeros(self.n_chunks, np.int64)
-        state = np.full(self.n_chunks, ChunkState.MISSING, np.uint8)
-        offset[self.number] = self.offset
-        length[self.number] = self.length
-        state[self.number] = ChunkState.RANGE
-        mask = None
-        if self.filter_mask is not None:
-            mask = np.zeros(self.n_chunks, np.uint32)
-            mask[self.number] = self.filter_mask
-        return ChunkManifest.from_columns(
-            (source,), offset=offset, length=length, state=state, filter_mask=mask
-        )
+            return ChunkManifest.from_columns((source,), **columns)
+        return scattered_chunks(self.n_chunks, self.number, (source,), **columns)
 
     @property
     def _is_dense(self) -> bool:

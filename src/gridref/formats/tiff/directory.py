@@ -299,6 +299,17 @@ class Directory:
         except UnicodeDecodeError:
             return raw.decode("cp1252", errors="replace").strip()
 
+    def metadata(self) -> dict[int, Any]:
+        """Values of the tags in `METADATA_TAGS` that it has."""
+        values: dict[int, Any] = {}
+        for code in METADATA_TAGS:
+            entry = self.entries.get(code)
+            if entry is not None:
+                value = self.text(code) if entry.kind == 2 else self.array(code)
+                if value is not None:
+                    values[code] = value
+        return values
+
 
 def is_ndpi(url: str) -> bool:
     """Whether a file is one of Hamamatsu's, by its name alone, as in tifffile."""

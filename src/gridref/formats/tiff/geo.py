@@ -152,18 +152,15 @@ def crs_attributes(keys: Mapping[int, Any]) -> dict[str, Any] | None:
         ``crs_wkt``, ``spatial_ref`` (GDAL's name for it), ``grid_mapping_name`` and so on. None if
         the keys name no system or an unknown one.
     """
-    key = crs_attributes, *sorted(keys.items())
-    known: tuple[dict[str, Any] | None] | None = FORMS.get(key)
-    if known is None:
-        known = FORMS.put(key, (_attributes(keys),), 20_000 + len(repr(key)))
-    (attributes,) = known
-    return None if attributes is None else dict(attributes)
+    return _attributes(tuple(sorted(keys.items())))
 
 
-def _attributes(keys: Mapping[int, Any]) -> dict[str, Any] | None:
+@FORMS.keeps(lambda _, items: 20_000 + len(repr(items)))
+def _attributes(items: tuple[tuple[int, Any], ...]) -> dict[str, Any] | None:
     import pyproj
     from pyproj.exceptions import CRSError
 
+    keys = dict(items)
     try:
         code = _epsg_code(keys)
         if code is not None:

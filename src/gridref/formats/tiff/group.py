@@ -473,15 +473,10 @@ def _geo_level(
     return VirtualGroup(arrays)
 
 
+@FORMS.keeps(lambda numbers, _: 2000 + numbers.nbytes)
 def _band_numbers(n_bands: int) -> VirtualArray:
     """Bands count from 1."""
-    key = _band_numbers, n_bands
-    known: VirtualArray | None = FORMS.get(key)
-    if known is not None:
-        return known
-    numbers = VirtualArray.from_numpy(np.arange(1, n_bands + 1), ("band",))
-    FORMS.put(key, numbers, 2000 + numbers.nbytes)
-    return numbers
+    return VirtualArray.from_numpy(np.arange(1, n_bands + 1), ("band",))
 
 
 def _band_attributes(context: _Context, level: Level) -> dict[str, Any]:

@@ -19,7 +19,6 @@ import tifffile
 from numpy.typing import NDArray
 
 from gridref.formats.tiff.directory import (
-    METADATA_TAGS,
     Directory,
     Tag,
     TiffHead,
@@ -100,20 +99,9 @@ def read_plain_structure(file: ScanFile, directories: Sequence[Directory]) -> Ti
             return None
         pages = [_page(directory, number) for number, directory in enumerate(directories)]
         images = _images(pages, "geotiff" if geo else "uniform")
-        return TiffStructure(images, (file.source,), _metadata(directories[0]))
+        return TiffStructure(images, (file.source,), directories[0].metadata())
     except NotOrdinaryError:
         return None
-
-
-def _metadata(directory: Directory) -> dict[int, Any]:
-    values: dict[int, Any] = {}
-    for code in METADATA_TAGS:
-        entry = directory.entries.get(code)
-        if entry is not None:
-            value = directory.text(code) if entry.kind == 2 else directory.array(code)
-            if value is not None:
-                values[code] = value
-    return values
 
 
 def _page(directory: Directory, number: int) -> Page:
