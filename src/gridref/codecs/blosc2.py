@@ -208,7 +208,6 @@ class Blosc2Frame(Blosc2Header):
         return values.reshape(-1).view(np.uint8)
 
     def _decode_chunks(self) -> NDArray[np.uint8]:
-        """Decode chunk by chunk."""
         size, chunk_bytes = self.number(30, 8), self.number(58, 4)
         if chunk_bytes < 1:
             raise ValueError(f"header says that chunks have {chunk_bytes} bytes")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +80,38 @@ def total_length(head: bytes) -> int:
     raise MessageError(f"it is of edition {head[7]}, which is not read")
 
 
+def sections(
+    take: Callable[[int, int], bytes | memoryview], at: int, stop: int
+) -> Iterator[tuple[int, int, int]]:
+    """Number, first byte and length of each section of edition 2 from a byte on, up to the end."""
+    while at + 5 <= stop and (head := take(at, 5))[:4] != _END:
+        length, number = int.from_bytes(head[:4], "big"), head[4]
+        if length < 5 or at + length > stop or not 1 <= number <= 7:
+            raise MessageError(f"its section at byte {at} has {length} bytes and number {number}")
+        yield number, at, length
+        at += length
+
+
+def section_1[Bytes: (bytes, memoryview)](
+    take: Callable[[int, int], Bytes], at: int, stop: int
+) -> tuple[Bytes, int]:
+    """A section of edition 1, and where the next one begins."""
+    length = int.from_bytes(take(at, 3), "big")
+    if length < 3 or at + length > stop:
+        raise MessageError(f"its section at byte {at} has {length} bytes")
+    return take(at, length), at + length
+
+
 # Decoding a field
+
+
+def _sections(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    for number, at, length in sections(_taker(message), 16, len(message)):
+        yield number, message[at : at + length]
+
+
+def _taker(message: memoryview) -> Callable[[int, int], memoryview]:
+    return lambda at, n_bytes: message[at : at + n_bytes]
 
 
 def packed_field(message: bytes) -> PackedField:
@@ -90,17 +121,6 @@ def packed_field(message: bytes) -> PackedField:
     total_length(message[:16])
     view = memoryview(message)  # the data are copied once, when they are put together
     return _field_1(view) if message[7] == 1 else _field_2(view)
-
-
-def _sections(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Number and bytes of each section of edition 2 up to the end."""
-    at = 16
-    while at + 5 <= len(message) and bytes(message[at : at + 4]) != _END:
-        length = int.from_bytes(message[at : at + 4], "big")
-        if length < 5 or at + length > len(message):
-            raise MessageError(f"its section at byte {at} has {length} bytes")
-        yield message[at + 4], message[at : at + length]
-        at += length
 
 
 def _field_2(message: memoryview) -> PackedField:
@@ -132,13 +152,14 @@ def _bitmap_2(section: memoryview, before: bytes | memoryview) -> bytes | memory
 
 
 def _field_1(message: memoryview) -> PackedField:
-    product, at = _section_1(message, 8)
+    take, stop = _taker(message), len(message)
+    product, at = section_1(take, 8, stop)
     bitmap: bytes | memoryview = b""
     if len(product) < 28 or not product[7] & 0x80:
         raise MessageError("it does not state its grid")
-    grid, at = _section_1(message, at)
+    grid, at = section_1(take, at, stop)
     if product[7] & 0x40:
-        section, at = _section_1(message, at)
+        section, at = section_1(take, at, stop)
         if len(section) < 6 or bytes(section[4:6]) != b"\0\0":
             raise MessageError("it refers to a bitmap of its centre")
         bitmap = section[6:]
@@ -152,13 +173,6 @@ def _field_1(message: memoryview) -> PackedField:
         raise MessageError("its packing is not decoded")
     packing = _simple_packing(bytes(product), bytes(section[:11]), length)
     return PackedField(1, bytes(grid), packing, bitmap, section[11:])
-
-
-def _section_1(message: memoryview, at: int) -> tuple[memoryview, int]:
-    length = int.from_bytes(message[at : at + 3], "big")
-    if length < 3 or at + length > len(message):
-        raise MessageError(f"its section at byte {at} has {length} bytes")
-    return message[at : at + length], at + length
 
 
 def _simple_packing(product: bytes, data: bytes, n_bytes: int) -> bytes:

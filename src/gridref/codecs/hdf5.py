@@ -315,10 +315,6 @@ class _Field:
     ----------
     start_byte
         First byte, in the element, of the number that the bits belong to.
-    size_bytes
-        Size of that number.
-    big_endian
-        Byte order of that number.
     precision, offset
         Number of bits, and place of the lowest one inside the number.
     """
@@ -465,8 +461,6 @@ class _Scaling:
         Of the elements, native byte order.
     big_endian
         Byte order of the decoded elements.
-    count
-        Number of elements.
     decimals
         Power of ten that floats were multiplied with.
     width

@@ -118,12 +118,6 @@ class _Pipeline:
         Bytes to put before the stored ones.
     stored_bytes
         Size that the stored bytes must have, if it is determined.
-    serial_stage
-        Name and function of the array -> bytes codec.
-    array_stages
-        Name and function of each array -> array codec.
-    spec
-        Shape and dtype of the result.
     fill
         Decodes the last bytes -> bytes codec into given memory; None if it cannot, or if its output
         is not in the order of the elements.

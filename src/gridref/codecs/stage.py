@@ -43,15 +43,7 @@ type Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Shape and dtype of an array between two codecs.
-
-    Attributes
-    ----------
-    shape
-        Lengths of the axes.
-    dtype
-        Dtype of the elements, in native byte order.
-    """
+    """Shape and dtype, in native byte order, of an array between two codecs."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]

@@ -164,7 +164,6 @@ class _Frame:
         return self.dtype.itemsize * prod(padded_shape(self.chunk_shape, self.block_shape))
 
     def array(self, manifest: ChunkManifest, trailer: bytes) -> VirtualArray:
-        """The array with these chunks."""
         try:
             attrs: Mapping[str, Any] = vlmeta(trailer)
         except (UnicodeDecodeError, ValueError) as error:
@@ -302,7 +301,6 @@ class Unpacker:
         self.data, self.at = data, at
 
     def take(self, n_bytes: int) -> bytes:
-        """The next bytes."""
         if not 0 <= n_bytes <= len(self.data) - self.at:
             raise ValueError("msgpack ends too early")
         self.at += n_bytes

@@ -69,8 +69,6 @@ def scan(location: Location, options: ScanOptions) -> VirtualGroup:
 
 
 class _Scan:
-    """One scan in progress."""
-
     def __init__(self, files: StoreFiles, options: ScanOptions) -> None:
         self.findings = Findings(files.url)
         self._files = files

@@ -179,8 +179,6 @@ class Header:
     ----------
     variables
         In the order of the file.
-    attrs
-        The global attributes.
     record_dim
         Name of the record dimension; None if there is none.
     record_bytes
@@ -277,7 +275,6 @@ class _Cursor:
         return SourceFormatError(f"the NetCDF3 header {reason}", place)
 
     def take(self, n_bytes: int) -> bytes:
-        """The next bytes."""
         start, stop = self.position, self.position + n_bytes
         if stop > len(self.data):
             self._read_on(stop)
@@ -305,7 +302,6 @@ class _Cursor:
         return self.number(self.count_bytes)
 
     def items(self, tag: int) -> int:
-        """The number of items of a list."""
         found, n_items = self.number(4), self.count()
         if found != tag and (found or n_items):
             raise self.error(f"has a list of kind {found} where one of kind {tag} belongs")

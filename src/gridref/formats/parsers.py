@@ -166,7 +166,6 @@ def _called(parser: Any, address: str, options: ScanOptions) -> Any:
 
 
 def _group(found: Any, parser: Any, address: str, options: ScanOptions) -> VirtualGroup:
-    """The group of what a parser returned."""
     if isinstance(found, Sequence) and len(found) == 1:
         return _group(found[0], parser, address, options)
     if isinstance(found, Sequence) and not isinstance(found, str):

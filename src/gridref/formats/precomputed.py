@@ -218,8 +218,6 @@ class Scale:
         Size of a voxel in nanometres.
     chunk_shape
         Shape of a chunk; those at the end are cut.
-    encoding
-        How chunks are encoded.
     block_shape
         Shape of the blocks of compressed segmentations; None for other encodings.
     sharding
@@ -702,8 +700,6 @@ class ShardManifest:
         The place of each of them in `sources`, by its number.
     grid_shape
         Chunks along z, y, x.
-    sharding
-        The parameters.
     """
 
     sources: tuple[Source, ...]

@@ -70,8 +70,6 @@ class KnownFormat:
         Suffixes of its files and folders; others are found by content.
     package
         Name and version of the package that adds it; empty for gridref's own.
-    about
-        What its scanner says about it.
     """
 
     name: str

@@ -134,7 +134,6 @@ class _Product:
         return [f"/{resolution}{level}/{band}" for level in below]
 
     def group(self, root: ET.Element) -> VirtualGroup:
-        """The group of the product."""
         groups = {}
         for resolution, levels in self._levels.items():
             overviews = {name: VirtualGroup(arrays) for name, arrays in levels.items() if name}

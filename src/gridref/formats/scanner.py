@@ -29,8 +29,6 @@ class MetadataPieces:
     ----------
     pieces
         Half-open byte ranges, ascending, that do not touch.
-    file_bytes
-        Size of the file.
     n_requests
         Requests of a scan of such a file, after others were scanned.
     """

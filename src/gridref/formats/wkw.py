@@ -393,8 +393,6 @@ class Header:
         Blocks along an axis of a file.
     is_compressed
         Whether blocks are LZ4 blocks.
-    dtype
-        Type of the values.
     n_channels
         Values of a voxel.
     stated

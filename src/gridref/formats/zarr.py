@@ -125,8 +125,6 @@ class _GroupNode:
 
 @dataclass
 class _Scan:
-    """One scan in progress."""
-
     files: ChunkFiles
     options: ScanOptions
     consolidated: Mapping[str, Mapping[str, Any]] | None = None
@@ -148,7 +146,6 @@ class _Scan:
         return _GroupNode(attrs, None if merged is None else merged.get("metadata"))
 
     def group(self, node: _GroupNode, path: str) -> VirtualGroup:
-        """Describe a group and all its members."""
         arrays: dict[str, _ArrayNode] = {}
         groups: dict[str, VirtualGroup] = {}
         for name in self._children(path):
@@ -175,7 +172,6 @@ class _Scan:
         attrs: Mapping[str, Any],
         path: str,
     ) -> VirtualGroup:
-        """A group of described arrays."""
         phony: dict[int, list[str]] = {}
         arrays: dict[str, VirtualArray] = {}
         for name, node in nodes.items():

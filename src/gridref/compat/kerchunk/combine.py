@@ -196,7 +196,6 @@ class MultiZarrToZarr:
         return {"version": 1, "refs": refs} if self.out is None else filled(self.out, refs)
 
     def _combined(self) -> VirtualGroup:
-        """The group of all inputs."""
         identical: dict[str, VirtualArray] = {}
         cells: list[_Cell] = []
         if self._former is not None:

@@ -29,12 +29,8 @@ class Input:
 
     Attributes
     ----------
-    name
-        For messages.
     file
         The address that a pattern is looked for in; None where references came as a mapping.
-    group
-        What they stand for.
     """
 
     name: str

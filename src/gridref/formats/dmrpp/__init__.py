@@ -310,10 +310,6 @@ class Document:
     ----------
     source
         Finds the file that an address in the document means; None is the document's own granule.
-    has_version
-        Whether the document states the version of its writer.
-    max_chunk_bytes, max_inline_bytes
-        As in `gridref.formats.ScanOptions`.
     n_rows, n_inline_bytes
         Rows of all manifests so far, and bytes of values that are kept in them.
     """
@@ -339,17 +335,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable, as far as its values are concerned.
-
-    Attributes
-    ----------
-    node
-        Its XML.
-    shape
-        Sizes of its dimensions.
-    attrs
-        Its attributes.
-    """
+    """A variable, as far as its values are concerned."""
 
     node: ET.Element
     shape: tuple[int, ...]

@@ -189,8 +189,6 @@ class Attributes:
     ----------
     public
         Values by name: texts and numbers, or lists of texts and arrays of numbers.
-    unlimited
-        Names of dimensions that are said to be unlimited.
     left_out
         Why an attribute is left out, by its name.
     """
@@ -274,8 +272,6 @@ class ElementType:
         Attributes with the names of an enumeration.
     enumeration
         The enumeration, if it has a name.
-    is_big_endian
-        Whether the document says so.
     """
 
     dtype: np.dtype[Any]

@@ -13,7 +13,14 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gridref.codecs.grib import PACKINGS, MessageError, claim_of, total_length
+from gridref.codecs.grib import (
+    PACKINGS,
+    MessageError,
+    claim_of,
+    section_1,
+    sections,
+    total_length,
+)
 from gridref.errors import Place, SourceFormatError
 from gridref.formats.grib.product import Product, product_1, product_2
 from gridref.io import Merging, ScanFile, plan_reads
@@ -94,7 +101,6 @@ class Window:
         self._n_asked = 0
 
     def take(self, at: int, n_bytes: int) -> bytes:
-        """Some bytes."""
         first = at - self.start
         if first < 0 or first + n_bytes > len(self.data):
             if at + n_bytes > self.file.size:
@@ -162,8 +168,6 @@ class Header:
 
     Attributes
     ----------
-    length
-        Size of the message.
     discipline
         In section 0.
     identification, grid, product
@@ -189,15 +193,14 @@ def read_header(window: Window, at: int) -> Header | None:
     if head[:4] != MAGIC or head[7] != 2 or at + length > window.file.size:
         return None
     held: dict[int, bytes] = {}
-    place = at + 16
-    while True:
-        number, n_bytes = _section_2(window, place, at + length)
+    for number, place, n_bytes in sections(window.take, at + 16, at + length):
         if number == 5:
             break
         if number in held or n_bytes > _LOCAL_BYTES:
             return None
         held[number] = window.take(place, n_bytes)
-        place += n_bytes
+    else:
+        return None
     if not {1, 3, 4} <= held.keys():
         return None
     return Header(length, head[6], held[1], held[3], held[4])
@@ -206,9 +209,9 @@ def read_header(window: Window, at: int) -> Header | None:
 def _fields_2(window: Window, at: int, stop: int, discipline: int) -> Iterator[Field]:
     """The fields of a message; `held` are the sections that hold on for the next one."""
     held: dict[int, bytes] = {}
-    place, n_found = at + 16, 0
-    while place < stop - 4:
-        number, length = _section_2(window, place, stop)
+    end, n_found = at + 16, 0
+    for number, place, length in sections(window.take, end, stop):
+        end = place + length
         if number in (1, 3, 4, 5):
             if length > limits().header_bytes:
                 raise MessageError(beyond("header_bytes", f"section {number} has {length} bytes"))
@@ -217,21 +220,10 @@ def _fields_2(window: Window, at: int, stop: int, discipline: int) -> Iterator[F
             if any(needed not in held for needed in (1, 3, 4, 5)):
                 raise MessageError("a section is missing")
             n_found += 1
-            is_last = place + length >= stop - 4
-            end = stop if is_last else place + length
             product = _product_2(discipline, held)
-            yield Field(at, end - at, 2, held[3], product)
-        place += length
-    if place != stop - 4 or not n_found:
+            yield Field(at, (end if end < stop - 4 else stop) - at, 2, held[3], product)
+    if end != stop - 4 or not n_found:
         raise MessageError("its sections do not fill it")
-
-
-def _section_2(window: Window, place: int, stop: int) -> tuple[int, int]:
-    head = window.take(place, 5)
-    length = int.from_bytes(head[:4], "big")
-    if length < 5 or place + length > stop - 4 or not 1 <= head[4] <= 7:
-        raise MessageError(f"its section at byte {place} has {length} bytes and number {head[4]}")
-    return head[4], length
 
 
 def _product_2(discipline: int, held: dict[int, bytes]) -> Product | MessageError:
@@ -248,7 +240,7 @@ def _product_2(discipline: int, held: dict[int, bytes]) -> Product | MessageErro
 
 
 def _field_1(window: Window, at: int, stop: int) -> Field:
-    product, place = _section_1(window, at + 8, stop)
+    product, place = section_1(window.take, at + 8, stop)
     if len(product) < 28:
         raise MessageError("its product is cut off")
     grid = b""
@@ -258,7 +250,7 @@ def _field_1(window: Window, at: int, stop: int) -> Field:
     except MessageError as error:
         what = error
     if product[7] & 0x80:
-        grid, place = _section_1(window, place, stop)
+        grid, place = section_1(window.take, place, stop)
     else:
         what = MessageError("it names its grid by a number instead of stating it")
     if product[7] & 0x40:
@@ -269,15 +261,6 @@ def _field_1(window: Window, at: int, stop: int) -> Field:
     if data[3] & 0x60:  # spherical harmonics are told by the grid
         what = MessageError("it has second-order packing, which is not decoded")
     return Field(at, stop - at, 1, grid, what)
-
-
-def _section_1(window: Window, place: int, stop: int) -> tuple[bytes, int]:
-    length = int.from_bytes(window.take(place, 3), "big")
-    if length < 3 or place + length > stop:
-        raise MessageError(f"its section at byte {place} has {length} bytes")
-    if length > limits().header_bytes:
-        raise MessageError(beyond("header_bytes", f"a section has {length} bytes"))
-    return window.take(place, length), place + length
 
 
 def _huge_length(window: Window, at: int, length: int) -> int:

@@ -66,8 +66,6 @@ class Entry:
 
     Attributes
     ----------
-    offset, length
-        Its bytes.
     what
         Equal for fields that differ only in time, step and member.
     moment

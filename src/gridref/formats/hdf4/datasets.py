@@ -89,8 +89,6 @@ class Contents:
         In the order of the file.
     refused
         What makes others impossible to describe, by name.
-    attrs
-        The attributes of the file.
     groups, tables
         All Vgroups and Vdata by reference number.
     is_old

@@ -115,7 +115,6 @@ class Elements:
         )
 
     def _at(self, offset: int, length: int, what: str) -> bytes:
-        """Bytes of the file."""
         run = Run(offset, length)
         return self._kept[run] if run in self._kept else self._read([run], what)[0]
 
@@ -247,7 +246,6 @@ class Cursor:
         return self._elements.error(f"an element {reason}", self._offset, len(self._data))
 
     def take(self, n_bytes: int) -> bytes:
-        """The next bytes."""
         start, self._position = self._position, self._position + n_bytes
         if self._position > len(self._data):
             raise self.error("is cut off")
@@ -314,8 +312,6 @@ class Chunks:
         Size of all elements.
     table
         Number of the Vdata that lists the chunks.
-    shape, chunk_shape
-        Lengths of the dimensions and of a chunk.
     fill
         The element that absent chunks hold, as it is stored.
     is_compressed

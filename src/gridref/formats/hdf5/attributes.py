@@ -96,8 +96,6 @@ class _StoredAttribute(NamedTuple):
         Messages about its elements and their number.
     is_shared
         Whether the first or the second of these only says where the message really is.
-    data
-        The elements' bytes.
     """
 
     name: bytes
@@ -177,8 +175,6 @@ class ObjectAttributes:
 
     Attributes
     ----------
-    public
-        Attributes for users.
     records
         netCDF4's own attributes, by name; ``DIMENSION_LIST`` is a list of lists of addresses,
         because references to objects are addresses.
@@ -229,8 +225,6 @@ class _Planned(NamedTuple):
 
     Attributes
     ----------
-    attribute
-        All that similar headers have in common.
     block, data
         The block of the header, and the bytes in it.
     values

@@ -116,12 +116,8 @@ class IndexRequest:
 
     Attributes
     ----------
-    layout
-        The dataset's layout.
     shape, max_shape
         The dataset's shape, and its greatest extent along each dimension (None: unlimited).
-    is_filtered
-        Whether the dataset has any filter.
     """
 
     file: Hdf5Bytes
@@ -406,8 +402,6 @@ class _BlockRun:
     ----------
     addresses, first_index
         The address of each block, and the array index of its first element.
-    n_elements
-        Number of elements of each block.
     prefix, n_skipped
         The first bytes of each block, and the number of further bytes before the elements.
     structure
@@ -633,7 +627,6 @@ _FIXED_PAGE = "a page of the fixed array"
 
 
 def _walk_fixed_array(request: IndexRequest) -> _StoredChunks:
-    """All chunks of a fixed array."""
     file = request.file
     n_bytes = 8 + file.length_bytes + file.offset_bytes + CHECKSUM_BYTES
     cursor, element = _array_header(request, n_bytes, b"FAHD", "the fixed array")

@@ -248,8 +248,6 @@ class ElementType:
     ----------
     dtype
         In native byte order; of the base elements where they are arrays.
-    form
-        How they are stored.
     order
         Byte order of the stored elements: ``"<"``, ``">"``, or ``"|"`` where it has no meaning.
     array_codecs

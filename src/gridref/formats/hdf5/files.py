@@ -247,13 +247,6 @@ class OpenFile:
     files
         All files that are open in this scan, by their true names, and the first by its requested
         name; this one is added.
-
-    Attributes
-    ----------
-    bytes
-        Its bytes by its own addresses.
-    shared
-        Its header messages, shared ones included.
     """
 
     def __init__(

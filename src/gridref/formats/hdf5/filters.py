@@ -116,8 +116,6 @@ class Filter(NamedTuple):
         As registered.
     name
         As the file has it; often empty.
-    values
-        Client data values.
     """
 
     number: int

@@ -135,7 +135,6 @@ class HeaderForm:
 
 
 def _remember_form(data: bytes, kind: BlockKind, places: list[MessagePlace]) -> BlockForm:
-    """Remember the messages of a block."""
     places = [place._replace(differs=_differing(data, place, kind)) for place in places]
     form = BlockForm(tuple(places))
     holes = [place.differs for place in places]
@@ -214,8 +213,6 @@ class HeaderMessage(NamedTuple):
     ----------
     kind
         Message type, as numbered in the specification.
-    data
-        The body of the message.
     address
         Where the body is.
     is_shared
@@ -243,8 +240,6 @@ class ObjectHeader:
 
     Attributes
     ----------
-    blocks
-        Its pieces.
     tracks_attribute_order
         Whether attributes are listed in the order of their creation, not of their names.
     n_bytes

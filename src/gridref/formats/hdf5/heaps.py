@@ -53,16 +53,10 @@ class BTreeV2:
 
     Attributes
     ----------
-    version, record_type
-        Versions of the format and of the records.
-    record_bytes, node_bytes
-        Sizes of a record and of a node.
     levels
         From the leaves to the root.
     root, root_records
         Address of the root (None: no root), and its number of records.
-    n_records
-        Of the whole tree.
     """
 
     version: int

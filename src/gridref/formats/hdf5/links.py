@@ -51,8 +51,6 @@ class Link(NamedTuple):
 
     Attributes
     ----------
-    name
-        Its name in the group.
     kind
         A `LinkKind`, or another number.
     address

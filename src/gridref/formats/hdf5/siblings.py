@@ -190,8 +190,6 @@ class _Dataset(NamedTuple):
 
     Attributes
     ----------
-    path
-        Its path.
     known
         Its array; None for a dimension without a variable.
     records

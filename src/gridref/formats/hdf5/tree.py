@@ -61,7 +61,6 @@ class DatasetNode:
 
     @cached_property
     def layout(self) -> DataLayout:
-        """The place of its data."""
         return data_layout_of(self.file.bytes, self.header.messages, self.header.address)
 
     @property
@@ -139,7 +138,6 @@ class _Walk:
     def group(
         self, here: Location, name: str, path: str, ancestors: tuple[Address, ...]
     ) -> GroupNode:
-        """Read a group and all its members."""
         file, header = here.file, here.file.header(here.address)
         node = GroupNode(name, path or "/", read_attributes(file, header))
         links = file.links(here.address).listed
@@ -260,8 +258,6 @@ class Dimension:
         Its size; for an unlimited one, the largest extent of its variables.
     dimid
         Its number in netCDF4; None for phony dimensions.
-    unlimited
-        Whether it may grow.
     """
 
     name: str

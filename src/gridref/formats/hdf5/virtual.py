@@ -167,7 +167,6 @@ class Selection:
 
 
 def _read_selection(cursor: FieldCursor) -> Selection:
-    """Decode a selection."""
     kind, version = cursor.take(4), cursor.take(4)
     if kind in (_NONE, _ALL) and version == 1:
         cursor.take_bytes(8)
@@ -391,7 +390,6 @@ def _stored_extents(file: OpenFile, header: ObjectHeader) -> Dataspace:
 
 
 def _is_virtual(header: ObjectHeader) -> bool:
-    """Whether a dataset is virtual."""
     message = header.first(LAYOUT)
     return message is not None and message.data[1:2] == _VIRTUAL_LAYOUT
 

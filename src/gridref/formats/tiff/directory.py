@@ -145,11 +145,6 @@ class Window:
     ----------
     head
         Its first bytes, if they have already been read.
-
-    Attributes
-    ----------
-    size
-        Size of the file in bytes.
     """
 
     def __init__(self, file: ScanFile, head: bytes = b"") -> None:
@@ -199,14 +194,8 @@ class Entry(NamedTuple):
 
     Attributes
     ----------
-    kind
-        Field type.
-    n_values
-        Number of them.
     offset
         Place of the values in the file.
-    n_bytes
-        Size of all values.
     value
         The value of a single unsigned integer that is in the directory itself; else None.
     """
@@ -224,12 +213,8 @@ class Directory:
 
     Attributes
     ----------
-    offset
-        Its place in the file.
     entries
         Tags by code; where one stands twice, the first counts.
-    table
-        Its bytes, parsed.
     """
 
     offset: int

@@ -176,7 +176,6 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> dict[str, Any] | None:
 
 
 def _epsg_code(keys: Mapping[int, Any]) -> int | None:
-    """EPSG code of the system, if it has one."""
     projected = keys.get(_PROJECTED_CRS)
     if keys.get(_MODEL_TYPE, _PROJECTED_MODEL) == _PROJECTED_MODEL and projected is not None:
         return projected if 1024 <= projected < _USER_DEFINED else None

@@ -56,8 +56,6 @@ class Page:
         Whether the segments are tiles (all of one size) or strips (the last one is shorter).
     dtype
         Dtype of the decoded elements in native byte order; None if there is none.
-    big_endian
-        Byte order of the file.
     compression, predictor, photometric, fill_order, sample_format
         Values of the tags.
     bits

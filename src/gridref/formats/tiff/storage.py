@@ -328,8 +328,6 @@ class StoredImage:
     ----------
     chunk_shape
         Shape of a stored chunk, along the axes of the image.
-    edge
-        Whether chunks at the image's end are padded or truncated.
     manifest
         One row a chunk in C order.
     raw

@@ -153,7 +153,6 @@ def _by_companion(
 
 
 def _text(companion: ScanFile) -> str:
-    """The text of a companion file."""
     if companion.size > limits().companion_bytes:
         what = f"the companion file has {companion.size} bytes"
         place = Place(source=companion.name)
