@@ -37,12 +37,12 @@ class Findings:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._found: list[Finding] = []
+        self.found: list[Finding] = []
         self._refused: list[GridrefError] = []
 
     def note(self, path: str, fate: Fate, reason: str = "") -> None:
         """Remember what became of an object."""
-        self._found.append(Finding(path, fate, reason, self.url))
+        self.found.append(Finding(path, fate, reason, self.url))
 
     def refuse(self, path: str, error: GridrefError) -> None:
         """Remember an object that cannot be described faithfully."""
@@ -69,7 +69,7 @@ class Findings:
         """
         if self._refused and options.on_unsupported == "raise":
             raise self._one_error()
-        return ScanReport(tuple(self._found))
+        return ScanReport(tuple(self.found))
 
     def _one_error(self) -> GridrefError:
         # A damaged file is worse than one with an unusual object.

@@ -15,7 +15,7 @@ import base64
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,7 @@ from gridref.formats.chunks import (
     check_chunk_files,
     scattered_chunks,
 )
-from gridref.formats.findings import check_element_size
+from gridref.formats.findings import Findings, check_element_size, located
 from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
 from gridref.formats.options import ScanOptions
@@ -47,7 +47,7 @@ from gridref.model.conventions import numpy_time_attributes
 from gridref.model.encoding import ARRAY_TO_BYTES, Codec, Encoding, bytes_codec, transpose_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.scan_report import Fate
 from gridref.model.shard import MISSING_CHUNK
 from gridref.model.zarr_metadata import ArrayMetadata, scalar_of
 from gridref.typing import Int64Array
@@ -85,7 +85,7 @@ def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
     SourceUnavailableError
         If the store cannot be read.
     """
-    found = _Scan(files, options)
+    found = _Scan(files)
     root = found.node("")
     if root is None:
         raise SourceFormatError("no Zarr metadata is there", Place(source=files.url))
@@ -94,7 +94,7 @@ def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
     else:
         found.consolidated = root.consolidated
         group = found.group(root, "")
-    return group.with_changes(report=ScanReport(tuple(found.findings)))
+    return group.with_changes(report=found.findings.report(options))
 
 
 def folders_of(keys: Iterable[str]) -> dict[str, dict[str, None]]:
@@ -123,12 +123,11 @@ class _GroupNode:
     consolidated: Mapping[str, Mapping[str, Any]] | None = None
 
 
-@dataclass
 class _Scan:
-    files: ChunkFiles
-    options: ScanOptions
-    consolidated: Mapping[str, Mapping[str, Any]] | None = None
-    findings: list[Finding] = field(default_factory=list)
+    def __init__(self, files: ChunkFiles) -> None:
+        self.files = files
+        self.consolidated: Mapping[str, Mapping[str, Any]] | None = None
+        self.findings = Findings(files.url)
 
     def node(self, path: str) -> _ArrayNode | _GroupNode | None:
         head = f"{path}/" if path else ""
@@ -153,14 +152,12 @@ class _Scan:
             try:
                 child = self.node(below)
             except UnsupportedFeatureError as error:
-                self._leave_out(f"/{below}", error)
+                self.findings.refuse(f"/{below}", error)
                 continue
             if isinstance(child, _ArrayNode):
                 arrays[name] = child
             elif child is None:
-                self.findings.append(
-                    Finding(f"/{below}", Fate.SKIPPED, _NO_METADATA, self.files.url)
-                )
+                self.findings.note(f"/{below}", Fate.SKIPPED, _NO_METADATA)
             elif self._may_go_down(below):
                 groups[name] = self.group(child, below)
         return self.group_of(arrays, groups, node.attrs, path)
@@ -176,27 +173,21 @@ class _Scan:
         arrays: dict[str, VirtualArray] = {}
         for name, node in nodes.items():
             below = f"/{path}/{name}" if path else f"/{name}"
-            try:
-                arrays[name] = self._array(node, phony)
-                self.findings.append(Finding(below, Fate.TAKEN, "", self.files.url))
-            except ScanError as error:
-                self._leave_out(below, error)
+            with located(Place(source=self.files.url, variable=below)):
+                try:
+                    arrays[name] = self._array(node, phony)
+                    self.findings.note(below, Fate.TAKEN)
+                except UnsupportedFeatureError as error:
+                    self.findings.refuse(below, error)
         return VirtualGroup(arrays, dict(groups), attributes_from_json(attrs, None))
 
     def _may_go_down(self, path: str) -> bool:
-        """Whether a group is not nested too deep, if such groups may be left out."""
+        """Whether a group is not nested too deep; groups that are, are refused."""
         if path.count("/") < MAX_GROUP_DEPTH:
             return True
         reason = f"groups are nested more than {MAX_GROUP_DEPTH} deep"
-        self._leave_out(f"/{path}", UnsupportedFeatureError(reason))
+        self.findings.refuse(f"/{path}", UnsupportedFeatureError(reason))
         return False
-
-    def _leave_out(self, path: str, error: ScanError) -> None:
-        """Report what cannot be served faithfully, if it may be left out; else raise the error."""
-        error.located(Place(source=self.files.url, variable=path))
-        if self.options.on_unsupported == "raise" or not isinstance(error, UnsupportedFeatureError):
-            raise error
-        self.findings.append(Finding(path, Fate.SKIPPED, error.reason, self.files.url))
 
     def _array(self, node: _ArrayNode, phony: dict[int, list[str]]) -> VirtualArray:
         if isinstance(node.metadata, ScanError):

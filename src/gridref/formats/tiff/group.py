@@ -17,13 +17,14 @@ attributes:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gridref.errors import ScanError, UnsupportedFeatureError
+from gridref.errors import Place, UnsupportedFeatureError
+from gridref.formats.findings import Findings, located
 from gridref.formats.georeference import SPATIAL_REF, Georeference, mapped
 from gridref.formats.tiff.directory import TEXT_TAGS, Tag
 from gridref.formats.tiff.geo import georeference_of
@@ -50,7 +51,7 @@ from gridref.model.encoding import Encoding, transpose_codec
 from gridref.model.grid import ChunkGrid, chunk_counts
 from gridref.model.manifest import ChunkManifest
 from gridref.model.ome_zarr import axes_order, axis_type, geo_multiscales, image_attributes, omero
-from gridref.model.scan_report import Fate, Finding
+from gridref.model.scan_report import Fate
 
 # One image as a virtual array
 
@@ -220,9 +221,6 @@ def _of_pages(
 _PALETTE = 3
 _MAX_TEXT_CHARACTERS = 4096
 
-Refuse = Callable[[str, ScanError], None]
-"""Takes the path of an image that cannot be described, and the reason; raises or records it."""
-
 
 @dataclass(frozen=True)
 class _Context:
@@ -232,7 +230,7 @@ class _Context:
     georeference: Georeference | None
     bands: BandMetadata
     max_chunk_bytes: int
-    refuse: Refuse
+    findings: Findings
 
     def describe(
         self,
@@ -256,42 +254,35 @@ class _Context:
         """
         attrs = {"tiff_series": level.series, "tiff_level": level.level, **attrs}
         order = order or tuple(range(len(level.shape)))
-        try:
-            if level.problem is not None:
-                raise UnsupportedFeatureError(level.problem)
-            stored = locate_image(level, self.structure.sources, self.max_chunk_bytes)
-            return _image_array(level, stored, dims, attrs, order, new_axis)
-        except ScanError as error:
-            self.refuse(path, error)
-            return None
+        with located(Place(variable=f"/{path}")):
+            try:
+                if level.problem is not None:
+                    raise UnsupportedFeatureError(level.problem)
+                stored = locate_image(level, self.structure.sources, self.max_chunk_bytes)
+                return _image_array(level, stored, dims, attrs, order, new_axis)
+            except UnsupportedFeatureError as error:
+                self.findings.refuse(f"/{path}", error)
+                return None
 
 
-def build_group(
-    structure: TiffStructure, max_chunk_bytes: int, refuse: Refuse
-) -> tuple[VirtualGroup, list[Finding]]:
-    """Build the group of a file, and the findings about it.
-
-    `refuse` is called with the path and the reason of each image that cannot be described.
-    """
+def build_group(structure: TiffStructure, max_chunk_bytes: int, findings: Findings) -> VirtualGroup:
+    """Build the group of a file, and note the findings about it."""
     context = _Context(
         structure,
         georeference_of(structure.tags),
         read_gdal_metadata(_text(structure.tags.get(Tag.GDAL_METADATA)) or ""),
         max_chunk_bytes,
-        refuse,
+        findings,
     )
     group = _plain_file(context) if context.georeference is None else _geo_file(context)
     group = group.with_changes(attrs={**_texts(context), **group.attrs})
-    url = structure.sources[0].url
-    findings = [
-        Finding(f"/{path}", Fate.TAKEN, "", url)
-        for path, array in group.all_arrays().items()
-        if "tiff_series" in array.attrs
-    ]
+    for path, array in group.all_arrays().items():
+        if "tiff_series" in array.attrs:
+            findings.note(f"/{path}", Fate.TAKEN)
     if context.georeference is not None and context.georeference.unknown_crs:
         reason = "the coordinate reference system is not understood: coordinates have no CRS"
-        findings.append(Finding(f"/{SPATIAL_REF}", Fate.INLINED, reason, url))
-    return group, findings
+        findings.note(f"/{SPATIAL_REF}", Fate.INLINED, reason)
+    return group
 
 
 def _texts(context: _Context) -> dict[str, str]:

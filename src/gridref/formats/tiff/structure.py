@@ -12,7 +12,7 @@ offsets and sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,10 @@ import numpy as np
 from gridref.errors import (
     GridrefError,
     Place,
-    ScanError,
     SourceFormatError,
     UnsupportedFeatureError,
 )
+from gridref.formats.findings import Findings
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import Advice, MetadataPieces, Organisation
@@ -57,12 +57,9 @@ from gridref.learned import FORMS
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Manifest, Source
-from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.scan_report import Fate, Finding
 
 # The file as a virtual group
-
-_Described = tuple[VirtualGroup, list[Finding]]
-"""The group of a file, and the findings about it."""
 
 
 def scan(location: Location, options: ScanOptions) -> VirtualGroup:
@@ -88,47 +85,46 @@ def scan(location: Location, options: ScanOptions) -> VirtualGroup:
     SourceUnavailableError
         If the file cannot be read.
     """
-    skipped: list[Finding] = []
     file = location.opened
+    findings = Findings(file.name)
     with FileSet(file, options) as files:
         try:
-            group, findings = _described(files, location.head, options, skipped)
+            group = _described(files, location.head, options, findings)
+            return group.with_changes(report=findings.report(options))
         except GridrefError as error:
             raise error.located(Place(source=file.name)) from error.__cause__
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
             # Tags of any type and value meet here; every failure must end in this error.
             reason = f"the tags of the file contradict each other: {error}"
             raise SourceFormatError(reason, Place(source=file.name)) from error
-    return group.with_changes(report=ScanReport((*findings, *skipped)))
 
 
 def _described(
-    files: FileSet, head: bytes, options: ScanOptions, skipped: list[Finding]
-) -> _Described:
+    files: FileSet, head: bytes, options: ScanOptions, findings: Findings
+) -> VirtualGroup:
     """The group of a file, by a similar file if there was one."""
     file = files.first
-    refuse = _refusal(file.name, options, skipped)
     if head.startswith(b"<"):
         structure = read_companion(_text(file), files, options.max_objects)
-        return build_group(structure, options.max_chunk_bytes, refuse)
+        return build_group(structure, options.max_chunk_bytes, findings)
     window = Window(file, head)
     directories = plain_directories(window, read_head(window, ndpi=is_ndpi(file.name)))
     alike = _likeness(directories, options.max_chunk_bytes)
-    described = _describe_as_sibling(alike, directories, file.source)
-    if described is not None:
-        return described
+    sibling = _describe_as_sibling(alike, directories, file.source, findings)
+    if sibling is not None:
+        return sibling
     plain = read_plain_structure(file, directories)
     structure = plain or _by_companion(
-        read_structure(files, options.max_objects), files, options, skipped
+        read_structure(files, options.max_objects), files, options, findings
     )
-    described = build_group(structure, options.max_chunk_bytes, refuse)
-    if plain is not None and not skipped:
-        _keep_for_siblings(alike, directories, plain, described)
-    return described
+    group = build_group(structure, options.max_chunk_bytes, findings)
+    if plain is not None and all(each.fate is not Fate.SKIPPED for each in findings.found):
+        _keep_for_siblings(alike, directories, plain, group, findings)
+    return group
 
 
 def _by_companion(
-    structure: TiffStructure, files: FileSet, options: ScanOptions, skipped: list[Finding]
+    structure: TiffStructure, files: FileSet, options: ScanOptions, findings: Findings
 ) -> TiffStructure:
     """The structure of the set of a file whose metadata is in a companion file, if that is there.
 
@@ -148,7 +144,7 @@ def _by_companion(
         if is_of_set(text, description, url):
             return read_companion(text, files, options.max_objects)
         reason = f"its OME-XML is in {name}, which does not name it: nothing says what its axes are"
-    skipped.append(Finding("/", Fate.SKIPPED, reason, url))
+    findings.note("/", Fate.SKIPPED, reason)
     return structure
 
 
@@ -158,20 +154,6 @@ def _text(companion: ScanFile) -> str:
         place = Place(source=companion.name)
         raise UnsupportedFeatureError(beyond("companion_bytes", what), place)
     return companion.read_many([0], [companion.size])[0].decode("utf-8", errors="replace")
-
-
-def _refusal(
-    url: str, options: ScanOptions, skipped: list[Finding]
-) -> Callable[[str, ScanError], None]:
-    """Raise an error for an image that cannot be described, or record it in `skipped`."""
-
-    def refuse(path: str, error: ScanError) -> None:
-        error.located(Place(source=url, variable=f"/{path}"))
-        if options.on_unsupported == "raise" or not isinstance(error, UnsupportedFeatureError):
-            raise error
-        skipped.append(Finding(f"/{path}", Fate.SKIPPED, error.reason, url))
-
-    return refuse
 
 
 # Files that differ from an earlier one only in the places of strips or tiles
@@ -184,7 +166,7 @@ class _First:
     """The first of similar files, and by path the page that holds each array's chunks."""
 
     group: VirtualGroup
-    findings: list[Finding]
+    findings: tuple[Finding, ...]
     pages: Mapping[str, Page]
 
     @property
@@ -211,8 +193,11 @@ def _likeness(directories: Sequence[Directory], max_chunk_bytes: int) -> tuple[A
 
 
 def _describe_as_sibling(
-    alike: tuple[Any, ...] | None, directories: Sequence[Directory], source: Source
-) -> _Described | None:
+    alike: tuple[Any, ...] | None,
+    directories: Sequence[Directory],
+    source: Source,
+    findings: Findings,
+) -> VirtualGroup | None:
     """Describe a file by a similar one; None if there is none, or if the file has a fault."""
     first: _First | None = None if alike is None else FORMS.get(alike)
     if first is None:
@@ -224,15 +209,16 @@ def _describe_as_sibling(
         }
     except (GridrefError, NotOrdinaryError):
         return None
-    findings = [finding._replace(source=source.url) for finding in first.findings]
-    return _with_manifests(first.group, "", manifests), findings
+    findings.found += [finding._replace(source=source.url) for finding in first.findings]
+    return _with_manifests(first.group, "", manifests)
 
 
 def _keep_for_siblings(
     alike: tuple[Any, ...] | None,
     directories: Sequence[Directory],
     structure: TiffStructure,
-    described: _Described,
+    group: VirtualGroup,
+    findings: Findings,
 ) -> None:
     """Keep the group of a file, if the places of segments are in manifests only."""
     levels = [level for image in structure.images for level in image.levels]
@@ -242,7 +228,6 @@ def _keep_for_siblings(
     ):
         return
     pages = {(level.series, level.level): level.keyframe for level in levels}
-    group, findings = described
     arrays = {
         path: (array, pages[array.attrs["tiff_series"], array.attrs["tiff_level"]])
         for path, array in group.all_arrays().items()
@@ -253,7 +238,8 @@ def _keep_for_siblings(
         _is_same(array.manifests, _manifest(page, directories[page.index[0]], source))
         for array, page in arrays.values()
     ):
-        first = _First(group, findings, {path: page for path, (_, page) in arrays.items()})
+        pages_of = {path: page for path, (_, page) in arrays.items()}
+        first = _First(group, tuple(findings.found), pages_of)
         FORMS.put(alike, first, first.n_bytes)
 
 
