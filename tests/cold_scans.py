@@ -11,7 +11,7 @@ import numpy as np
 
 from gridref.cache import LRU
 from gridref.errors import GridrefError
-from gridref.formats.options import ScanOptions
+from gridref.formats import ScanOptions
 from gridref.formats.registry import scan_with
 from gridref.learned import LearnedForms
 from gridref.model.array import VirtualGroup

@@ -30,8 +30,8 @@ from gridref.faces.exports.references import (
     Target,
 )
 from gridref.faces.zarr.store import open_store
+from gridref.formats import ScanOptions
 from gridref.formats.kerchunk import Reference, parse_references, scan_references
-from gridref.formats.options import ScanOptions
 from gridref.formats.parsers import references_of_manifests
 from gridref.io.address import options_of_store, uri_of
 from gridref.model.array import VirtualGroup

@@ -481,7 +481,7 @@ CASES = [
         loses="leaves it out",
     ),
     Case(
-        ("formats/findings.py",),
+        ("formats/scanner.py",),
         one_unsupported,
         {"on_unsupported": "skip"},
         loses="leaves out what is refused",

@@ -28,9 +28,9 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from gridref.faces.exports.kerchunk import to_kerchunk
+from gridref.formats import ScanOptions
 from gridref.formats.grib import group_of_fields
 from gridref.formats.grib.index_files import UnfitIndexError, listed_fields, read_index
-from gridref.formats.options import ScanOptions
 from gridref.io import Reads, open_for_scan, working
 from gridref.learned import FORMS
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -30,11 +30,11 @@ from gridref.errors import (
     SourceFormatError,
     UnsupportedFeatureError,
 )
+from gridref.formats import ScanOptions
 from gridref.formats.hdf5.bytes import lookup3
 from gridref.formats.hdf5.files import Location, find_object, open_file
 from gridref.formats.hdf5.headers import VirtualLayout, data_layout_of
 from gridref.formats.hdf5.virtual import read_mappings
-from gridref.formats.options import ScanOptions
 from gridref.formats.registry import scan
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -19,9 +19,9 @@ import pytest
 
 import gridref
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats import ScanOptions
 from gridref.formats.hdf5.bytes import lookup3
 from gridref.formats.hdf5.files import open_file
-from gridref.formats.options import ScanOptions
 from gridref.formats.registry import scan
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualGroup

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from gridref.errors import GridrefError
-from gridref.formats.options import ScanOptions
+from gridref.formats import ScanOptions
 from gridref.formats.registry import scan_with
 from gridref.model.array import VirtualGroup
 

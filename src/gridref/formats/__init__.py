@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from gridref.formats.finishing import kept_elements
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
 from gridref.formats.registry import data_names, expand_files, first_bytes, scan, scan_with
-from gridref.formats.scanner import Scanner
+from gridref.formats.scanner import Scanner, ScanOptions
 
 __all__ = [
     "Location",

@@ -31,10 +31,9 @@ from gridref.codecs.blosc2 import (
 )
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.chunks import StoreFiles, array_name, whole_files
-from gridref.formats.findings import Findings, check_element_size
 from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions, check_element_size
 from gridref.io import ScanFile
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 
 from gridref.extras import missing_package
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import About, OrganisedScanner, OwnScanner
+from gridref.formats.scanner import About, OrganisedScanner, OwnScanner, ScanOptions
 from gridref.io import is_local, read_file
 from gridref.model.array import VirtualGroup
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from gridref.errors import Place, SourceFormatError, SourceUnavailableError, UnsupportedFeatureError
 from gridref.formats.location import Location, only_allowed
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions
 from gridref.io import (
     Allow,
     Buffer,

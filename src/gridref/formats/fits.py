@@ -34,9 +34,8 @@ from gridref.codecs.fits import POINTERS
 from gridref.errors import Place, ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.extras import missing_package
 from gridref.formats.chunks import contiguous_chunks, edge_policy, require_inside
-from gridref.formats.findings import Findings
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions
 from gridref.io import ScanFile
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -38,7 +38,7 @@ from gridref.errors import (
 )
 from gridref.formats.kerchunk import Reference, scan_references
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions
 from gridref.io import absolute_url, current_traffic, is_local, policy_for, real_path
 from gridref.io.address import settled_options
 from gridref.model.array import VirtualGroup

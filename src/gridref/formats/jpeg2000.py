@@ -48,11 +48,10 @@ from gridref.codecs.jpeg2000 import (
     tile_parts,
 )
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.findings import Findings, refusing_damage
 from gridref.formats.georeference import SPATIAL_REF, Affine, Georeference, grid_mapping, mapped
 from gridref.formats.location import Location
 from gridref.formats.metadata import parsed_xml
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions, refusing_damage
 from gridref.formats.tiff.directory import Window, read_directories, read_head
 from gridref.formats.tiff.geo import georeference_of as georeference_of_tags
 from gridref.io import ScanFile

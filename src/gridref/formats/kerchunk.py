@@ -42,10 +42,9 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from gridref.formats.chunks import StoreFiles
-from gridref.formats.findings import located
 from gridref.formats.location import Location
 from gridref.formats.metadata import json_object
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions, located
 from gridref.formats.zarr import folders_of, scan_files
 from gridref.io import (
     SourcePool,

@@ -21,7 +21,6 @@ from gridref.errors import (
     SourceNotAllowedError,
     UnsupportedFeatureError,
 )
-from gridref.formats.options import ScanOptions
 from gridref.io import DataNames, ScanFile, absolute_url, is_local, open_for_scan, real_path
 from gridref.io.remote import RemoteFiles
 from gridref.learned import FORMS
@@ -180,7 +179,7 @@ def describe(location: Location) -> str:
 
 
 def remote_sidecar(
-    url: str, suffixes: Sequence[str], options: ScanOptions
+    url: str, suffixes: Sequence[str], storage_options: Mapping[str, Any] | None
 ) -> tuple[str, bytes] | None:
     """The first of some files beside a remote one that is there, unless it is beyond the limit.
 
@@ -210,7 +209,7 @@ def remote_sidecar(
         address = f"{folder}/{own}"
         most = limits().companion_bytes
         try:
-            content = RemoteFiles(options.storage_options).fetch(address, [0], [most + 1])[0]
+            content = RemoteFiles(storage_options).fetch(address, [0], [most + 1])[0]
         except GridrefError:
             continue
         if 0 < len(content) <= most:

@@ -35,10 +35,9 @@ import numpy as np
 
 from gridref.errors import Place, SourceFormatError, SourceUnavailableError, UnsupportedFeatureError
 from gridref.formats.chunks import StoreFiles, array_name, check_chunk_files, whole_files
-from gridref.formats.findings import Findings
 from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, Encoding, bytes_codec, transpose_codec
 from gridref.model.ome_zarr import Placement, placed_image_attributes

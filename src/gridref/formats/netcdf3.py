@@ -23,10 +23,9 @@ import numpy as np
 
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.chunks import contiguous_chunks, edge_policy, require_inside
-from gridref.formats.findings import Findings
 from gridref.formats.location import Location
 from gridref.formats.metadata import DEFAULT_FILLS, decoded
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions
 from gridref.io import ScanFile
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup

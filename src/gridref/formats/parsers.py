@@ -24,7 +24,7 @@ from gridref.errors import (
 )
 from gridref.extras import missing_package
 from gridref.formats.kerchunk import Reference, references_in, scan_references
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions
 from gridref.io.address import registry_for, uri_of
 from gridref.model.array import VirtualGroup
 from gridref.model.grid import chunk_counts

@@ -41,9 +41,8 @@ from gridref.formats.chunks import (
     edge_policy,
     scattered_chunks,
 )
-from gridref.formats.findings import Findings, located
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions, located
 from gridref.io import SourcePool, note_opened
 from gridref.io.ahead import in_threads
 from gridref.limits import beyond, limits

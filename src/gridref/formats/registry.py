@@ -19,7 +19,6 @@ from gridref.extras import Plugin, plugins
 from gridref.formats.built_in import BUILT_IN
 from gridref.formats.finishing import keep_coordinates, require_byte_ranges, with_dimensions_apart
 from gridref.formats.location import Location, describe, open_location
-from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import (
     GROUP,
     About,
@@ -27,6 +26,7 @@ from gridref.formats.scanner import (
     Organisation,
     Organised,
     Scanner,
+    ScanOptions,
 )
 from gridref.io import DataNames, absolute_url, counted_traffic, expand_urls, is_local
 from gridref.model.array import VirtualGroup

@@ -19,12 +19,11 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from gridref.errors import SourceUnavailableError, UnsupportedFeatureError
-from gridref.formats.findings import Findings, refusing_damage
 from gridref.formats.georeference import SPATIAL_REF
 from gridref.formats.jpeg2000 import scan_file
 from gridref.formats.location import Location, only_allowed
 from gridref.formats.metadata import parsed_xml
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions, refusing_damage
 from gridref.io import ScanFile, beside, is_absent, open_for_scan, policy_for
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup

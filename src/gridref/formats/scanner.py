@@ -1,22 +1,207 @@
-"""The contract of a format: the scanner, and the description of a file's organisation.
+"""The contract of a format: options of a scan, what it finds, and the scanner.
 
 A package adds a format by an entry point in the group ``gridref.formats`` that names a class
 without parameters. `gridref.testing.formats.ScannerTests` checks such a class.
+
+A format that can describe a file without one of its objects goes on with the others. One error then
+names all that are refused, unless the caller leaves them out (`Findings`).
+
+`refusing_damage` turns the errors that damaged or hostile metadata cause in Python and in other
+packages into a `SourceFormatError`. `check_element_size` refuses elements of absurd size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from gridref.formats.findings import located, refusing_damage
+import numpy as np
+
+from gridref.errors import (
+    GridrefError,
+    InvalidRequestError,
+    Message,
+    Option,
+    Place,
+    ScanError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
-from gridref.io import DataNames
+from gridref.io import Allow, DataNames
+from gridref.limits import beyond, limits
 from gridref.model.array import VirtualGroup
+from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.options import Shown, check_choices, refuses_unknown
+from gridref.secrets import without_secrets
+
+# Options of a scan
+
+OnUnsupported = Literal["raise", "skip"]
+PhonyDims = Literal["sort", "access"]
+IndexFiles = Literal["labels", "offsets"]
+Hints = Literal["none", "dmrpp"]
+Parser = Callable[..., Any]
+"""Called as ``parser(url, registry)``, VirtualiZarr's way, or as kerchunk's scanners are."""
+
+
+@refuses_unknown
+@dataclass(frozen=True, repr=False)
+class ScanOptions(Shown):
+    """How a file is scanned.
+
+    Attributes
+    ----------
+    on_unsupported
+        What to do with an object that cannot be served faithfully. ``"raise"``: stop with an error.
+        ``"skip"``: leave it out and report it.
+    storage_options
+        Options for fsspec's filesystem of a remote file.
+    allow
+        Folders and URLs below which files may refer to other files (kerchunk references, and the
+        external links, external storage and virtual datasets of HDF5), besides their own folder;
+        ``"*"`` allows everything.
+    phony_dims
+        How to number dimensions without a name: as netCDF4 does (``"sort"``) or as h5netcdf does in
+        its ``"access"`` mode.
+    max_chunk_bytes
+        Maximum size of the chunks into which contiguous data is split.
+    max_inline_bytes
+        Maximum number of bytes of values that are read and kept in the references, for each array.
+    max_objects
+        Maximum number of groups, datasets and links that are followed in a file.
+    index_files
+        What to take from index files beside remote GRIB files (``.idx``, ``.index``).
+        ``"labels"``: what each message is, which is compared with the message when it is read.
+        ``"offsets"``: only where messages begin; all of their headers are read.
+    hints
+        What to ask for before remote HDF5 files are scanned. ``"dmrpp"``: the DMR++ document beside
+        a file (``granule.h5.dmrpp``), which tells where metadata lie. They are then read at once.
+        What is found does not depend on it; the report names documents that do not fit.
+    parser
+        A scanner to use in place of gridref's own: a parser of VirtualiZarr
+        (``virtualizarr.parsers.NetCDF3Parser()``), a scanner of kerchunk
+        (``kerchunk.grib2.GribToZarr``), or the name of one
+        (``"virtualizarr.parsers:NetCDF3Parser"``).
+
+    Raises
+    ------
+    InvalidRequestError
+        For values that make no sense.
+    """
+
+    on_unsupported: OnUnsupported = "raise"
+    storage_options: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+    allow: Allow = field(default=None, hash=False)
+    phony_dims: PhonyDims = "sort"
+    max_chunk_bytes: int = 4 << 20
+    max_inline_bytes: int = 16 << 20
+    max_objects: int = 1_000_000
+    index_files: IndexFiles = "labels"
+    hints: Hints = "none"
+    parser: Parser | str | None = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name, least in (("max_chunk_bytes", 1), ("max_inline_bytes", 0), ("max_objects", 1)):
+            if getattr(self, name) < least:
+                raise InvalidRequestError(f"{name} must be >= {least}, got {getattr(self, name)}")
+
+
+# What is described, left out or refused, and damaged metadata
+
+_MOST_NAMES = 10
+
+
+class Findings:
+    """The objects of a file by path, like ``/model/tas``, and what became of each."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.found: list[Finding] = []
+        self._refused: list[GridrefError] = []
+
+    def note(self, path: str, fate: Fate, reason: str = "") -> None:
+        """Remember what became of an object."""
+        self.found.append(Finding(path, fate, reason, self.url))
+
+    def refuse(self, path: str, error: GridrefError) -> None:
+        """Remember an object that cannot be described faithfully."""
+        error.located(Place(source=self.url, variable=path))
+        self._refused.append(error)
+        self.note(path, Fate.SKIPPED, error.reason)
+
+    @contextmanager
+    def refusing(self, path: str) -> Iterator[None]:
+        """Refuse an object if describing it ends in a `ScanError`."""
+        try:
+            yield
+        except ScanError as error:
+            self.refuse(path, error)
+
+    def report(self, options: ScanOptions) -> ScanReport:
+        """All findings.
+
+        Raises
+        ------
+        ScanError
+            If objects were refused and are not to be left out. It is the error of one of them, and
+            names the others.
+        """
+        if self._refused and options.on_unsupported == "raise":
+            raise self._one_error()
+        return ScanReport(tuple(self.found))
+
+    def _one_error(self) -> GridrefError:
+        # A damaged file is worse than one with an unusual object.
+        first = min(self._refused, key=lambda error: isinstance(error, UnsupportedFeatureError))
+        others = [error for error in self._refused if error is not first]
+        if others:
+            named = ", ".join(str(error.place.variable) for error in others[:_MOST_NAMES])
+            more = " and more" if len(others) > _MOST_NAMES else ""
+            objects = "object is" if len(others) == 1 else "objects are"
+            first.reason += f"; {len(others)} other {objects} refused too: {named}{more}"
+        first.reason += Message(
+            "; ", Option("on_unsupported", "skip"), " leaves out what is refused"
+        )
+        return first
+
+
+@contextmanager
+def located(place: Place) -> Iterator[None]:
+    """Add a place to errors of gridref's, as far as they do not state one."""
+    try:
+        yield
+    except GridrefError as error:
+        raise error.located(place) from error.__cause__
+
+
+@contextmanager
+def refusing_damage(url: str, what: str = "the metadata is damaged") -> Iterator[None]:
+    """Turn any error that is not gridref's own into a `SourceFormatError`.
+
+    Damaged metadata may be of any type, depth and size, and the errors that Python raises for it
+    (`RecursionError`, `OverflowError`, `UnicodeEncodeError`, ...) do not describe the file.
+    """
+    try:
+        yield
+    except GridrefError:
+        raise
+    except Exception as error:
+        shown = without_secrets(f"{type(error).__name__}: {error}")[:500]
+        raise SourceFormatError(f"{what} ({shown})", Place(source=url)) from error
+
+
+def check_element_size(dtype: np.dtype[Any]) -> None:
+    """Refuse elements so large that a few of them exceed the memory."""
+    if dtype.itemsize > limits().element_bytes:
+        raise UnsupportedFeatureError(
+            beyond("element_bytes", f"elements of {dtype.itemsize} bytes")
+        )
+
 
 # The organisation of a file: how it keeps its metadata
 

@@ -33,9 +33,8 @@ import numpy as np
 
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.chunks import StoreFiles
-from gridref.formats.findings import Findings, located
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions, located
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup, zero_of
 from gridref.model.blocks import MISSING_BLOCK, BlockTable

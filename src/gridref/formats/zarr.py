@@ -37,10 +37,9 @@ from gridref.formats.chunks import (
     check_chunk_files,
     scattered_chunks,
 )
-from gridref.formats.findings import Findings, check_element_size, located
 from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions, check_element_size, located
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup, zero_of
 from gridref.model.blocks import BlockTable
 from gridref.model.conventions import numpy_time_attributes

@@ -12,8 +12,8 @@ import fsspec
 
 from gridref.api.readable import Sources, readable
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
+from gridref.formats import ScanOptions
 from gridref.formats.kerchunk import Reference, as_text, references_in, scan_references
-from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualGroup
 
 __all__ = ["Input", "Opening", "load_inputs"]

@@ -52,7 +52,7 @@ from gridref.faces.exports.references import (
     refuse,
     why_not_named,
 )
-from gridref.formats.options import ScanOptions
+from gridref.formats import ScanOptions
 from gridref.io import absolute_url, is_local
 from gridref.io.identity import tags_of
 from gridref.model.array import VirtualGroup

@@ -34,7 +34,7 @@ from gridref.faces.exports.references import (
     is_nameable,
 )
 from gridref.formats.kerchunk import as_text
-from gridref.formats.options import OnUnsupported
+from gridref.formats.scanner import OnUnsupported
 from gridref.io import absolute_url, is_local
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice

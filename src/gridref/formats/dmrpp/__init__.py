@@ -64,11 +64,10 @@ from gridref.formats.dmrpp.document import (
     read_document,
     walk,
 )
-from gridref.formats.findings import Findings, check_element_size
 from gridref.formats.hdf5.chunks import numbers_inside
 from gridref.formats.hdf5.filters import Filter, filter_codecs
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions, check_element_size
 from gridref.io import (
     ScanFile,
     absolute_url,

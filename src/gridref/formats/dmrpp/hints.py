@@ -18,7 +18,7 @@ from gridref.errors import ScanError, SourceFormatError
 from gridref.formats.dmrpp import Places
 from gridref.formats.dmrpp.document import DMRPP, VARIABLES, read_document, walk
 from gridref.formats.location import remote_sidecar
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions
 from gridref.io import ScanFile
 from gridref.io.context import BLOCK_BYTES
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -104,7 +104,7 @@ def _hints_beside(file: ScanFile, options: ScanOptions) -> Hints | None:
     """
     if not file.is_remote or file.is_foreseen:
         return None
-    sidecar = remote_sidecar(file.source.url, ("+.dmrpp",), options)
+    sidecar = remote_sidecar(file.source.url, ("+.dmrpp",), options.storage_options)
     if sidecar is None:
         return None
     address, content = sidecar

@@ -23,7 +23,6 @@ from gridref.codecs.grib import PLACES, VALUES
 from gridref.codecs.grib_grids import DEGREES, Grid, GridError, UnknownGridError, read_grid
 from gridref.errors import UnsupportedFeatureError
 from gridref.formats.chunks import scattered_chunks
-from gridref.formats.findings import Findings
 from gridref.formats.georeference import SPATIAL_REF, grid_mapping
 from gridref.formats.grib.header import Field
 from gridref.formats.grib.index_files import fields_of
@@ -36,7 +35,7 @@ from gridref.formats.grib.product import (
     parameter_of,
 )
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions
 from gridref.learned import FORMS
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -35,7 +35,7 @@ from gridref.formats.grib.header import (
 )
 from gridref.formats.grib.product import Moment, Product, product_2, sections_at
 from gridref.formats.location import remote_sidecar
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions
 from gridref.io import ScanFile
 from gridref.io.context import waiting
 from gridref.learned import FORMS
@@ -163,7 +163,9 @@ def fields_of(file: ScanFile, head: bytes, options: ScanOptions) -> tuple[list[F
         Why the index file beside it is not used; empty if it is, or there is none.
     """
     most, entries, unfit = options.max_objects, list[Entry](), ""
-    index = remote_sidecar(file.name, SUFFIXES, options) if _pays(file, head) else None
+    index = None
+    if _pays(file, head):
+        index = remote_sidecar(file.name, SUFFIXES, options.storage_options)
     if index is not None:
         try:
             entries = read_index(index[1], file.size)

@@ -31,7 +31,6 @@ from gridref.formats.chunks import (
     require_inside,
     scattered_chunks,
 )
-from gridref.formats.findings import Findings
 from gridref.formats.hdf4.datasets import (
     Contents,
     Dataset,
@@ -60,7 +59,7 @@ from gridref.formats.hdf4.elements import (
 from gridref.formats.hdf4.eos import Structures
 from gridref.formats.location import Location, only_allowed
 from gridref.formats.metadata import DEFAULT_FILLS
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Findings, ScanOptions
 from gridref.io import beside, describe_source, policy_for
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, EdgePolicy, bytes_codec, element_bytes, shared_encoding

@@ -39,7 +39,6 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from gridref.formats.chunks import Piece, chunks_of_pieces, contiguous_chunks, edge_policy
-from gridref.formats.findings import check_element_size
 from gridref.formats.hdf5.attributes import heap_values
 from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.chunks import (
@@ -70,7 +69,7 @@ from gridref.formats.hdf5.headers import (
 from gridref.formats.hdf5.heaps import LocalHeap
 from gridref.formats.hdf5.tree import Address, DatasetNode, dataset_node
 from gridref.formats.hdf5.virtual import virtual_blocks
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions, check_element_size
 from gridref.io import open_for_scan
 from gridref.learned import FORMS
 from gridref.limits import beyond, limits

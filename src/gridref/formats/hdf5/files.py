@@ -43,7 +43,7 @@ from gridref.formats.hdf5.headers import (
 from gridref.formats.hdf5.heaps import GlobalHeap
 from gridref.formats.hdf5.links import GroupLinks, Link, LinkKind, is_group, read_links
 from gridref.formats.location import only_allowed
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions
 from gridref.io import (
     ScanFile,
     beside,

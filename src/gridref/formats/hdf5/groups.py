@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.findings import Findings
 from gridref.formats.hdf5.arrays import (
     ROW_SIZE,
     ScannedArray,
@@ -42,8 +41,7 @@ from gridref.formats.hdf5.tree import (
     read_tree,
 )
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import Advice, MetadataPieces, Organisation
+from gridref.formats.scanner import Advice, Findings, MetadataPieces, Organisation, ScanOptions
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import referred_names
 from gridref.model.scan_report import Fate

@@ -35,7 +35,7 @@ from gridref.formats.hdf5.headers import (
 )
 from gridref.formats.hdf5.links import LinkKind
 from gridref.formats.hdf5.tree import DatasetNode, DimensionNames, GroupNode
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions
 from gridref.learned import FORMS
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState, Source

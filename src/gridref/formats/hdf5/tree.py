@@ -24,7 +24,7 @@ from gridref.formats.hdf5.files import Location, Nowhere, OpenFile, follow_link
 from gridref.formats.hdf5.headers import DATATYPE, LAYOUT, DataLayout, ObjectHeader, data_layout_of
 from gridref.formats.hdf5.links import Link, LinkKind, is_group
 from gridref.formats.hdf5.virtual import dataset_extents
-from gridref.formats.options import PhonyDims
+from gridref.formats.scanner import PhonyDims
 from gridref.limits import beyond, limits
 from gridref.model.array import MAX_GROUP_DEPTH
 

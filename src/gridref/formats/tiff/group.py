@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import Place, UnsupportedFeatureError
-from gridref.formats.findings import Findings, located
 from gridref.formats.georeference import SPATIAL_REF, Georeference, mapped
+from gridref.formats.scanner import Findings, located
 from gridref.formats.tiff.directory import TEXT_TAGS, Tag
 from gridref.formats.tiff.geo import georeference_of
 from gridref.formats.tiff.images import (

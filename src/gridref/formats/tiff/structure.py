@@ -24,10 +24,8 @@ from gridref.errors import (
     SourceFormatError,
     UnsupportedFeatureError,
 )
-from gridref.formats.findings import Findings
 from gridref.formats.location import Location
-from gridref.formats.options import ScanOptions
-from gridref.formats.scanner import Advice, MetadataPieces, Organisation
+from gridref.formats.scanner import Advice, Findings, MetadataPieces, Organisation, ScanOptions
 from gridref.formats.tiff.directory import (
     Directory,
     Tag,

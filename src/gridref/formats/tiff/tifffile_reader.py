@@ -26,9 +26,8 @@ import tifffile
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
-from gridref.formats.findings import refusing_damage
 from gridref.formats.location import only_allowed
-from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import ScanOptions, refusing_damage
 from gridref.formats.tiff.directory import (
     METADATA_TAGS,
     Tag,

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
+from gridref.formats import ScanOptions
 from gridref.formats.hdf5.arrays import external_files, fill_value, stored_fill
 from gridref.formats.hdf5.bytes import Hdf5Bytes
 from gridref.formats.hdf5.datatypes import element_type, read_datatype
@@ -28,7 +29,6 @@ from gridref.formats.hdf5.headers import (
     read_dataspace,
 )
 from gridref.formats.hdf5.tree import DatasetNode, dataset_node
-from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from tests.hdf5_bytes import BufferReader
 
