@@ -1,4 +1,11 @@
-"""A file -> a virtual group: one module, folder or installed package for each format."""
+"""A file -> a virtual group: one module, folder or installed package for each format.
+
+Whatever reads a file here raises `SourceFormatError` if bytes are missing, damaged or contradict
+each other, `UnsupportedFeatureError` for what it does not know or cannot serve faithfully (a
+version, a data type, a filter), and `SourceUnavailableError` if a file is not there or cannot be
+read. Errors name the place in the file. A function says only what it raises beside these, or where
+the reason is not plain.
+"""
 
 from __future__ import annotations
 

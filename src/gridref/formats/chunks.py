@@ -53,13 +53,7 @@ from gridref.typing import Int64Array
 def contiguous_chunks(
     shape: Sequence[int], itemsize: int, source: Source, offset: int, max_chunk_bytes: int
 ) -> tuple[tuple[int, ...], ChunkManifest]:
-    """Chunk shape and chunks of contiguous data that begins at byte `offset` of a file.
-
-    Raises
-    ------
-    SourceFormatError
-        If it reaches beyond the end of the file.
-    """
+    """Chunk shape and chunks of contiguous data that begins at byte `offset` of a file."""
     require_inside(source, offset, offset + math.prod(shape) * itemsize)
     chunk_shape = split_contiguous(shape, itemsize, max_chunk_bytes)
     start, count = chunk_runs(shape, chunk_shape)

@@ -64,13 +64,7 @@ def repository_errors(address: str) -> Iterator[None]:
 def open_repository(
     address: str, storage_options: Mapping[str, Any] | None = None
 ) -> icechunk.Repository:
-    """Open a repository, with access to virtual chunks by `storage_options`.
-
-    Raises
-    ------
-    SourceFormatError, SourceUnavailableError
-        If there is none, or it cannot be read.
-    """
+    """Open a repository, with access to virtual chunks by `storage_options`."""
     with repository_errors(address):
         storage = repository_storage(address, storage_options)
         config = icechunk.Repository.fetch_config(storage)
@@ -91,13 +85,7 @@ def open_session(
     snapshot: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> icechunk.Session:
-    """Open a snapshot of a repository for reading; by default that of the branch ``main``.
-
-    Raises
-    ------
-    SourceFormatError, SourceUnavailableError
-        If there is no such repository or snapshot, or it cannot be read.
-    """
+    """Open a snapshot of a repository for reading; by default that of the branch ``main``."""
     repository = open_repository(address, storage_options)
     if branch is None and tag is None and snapshot is None:
         branch = "main"

@@ -241,13 +241,7 @@ _INTEGERS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Template:
-    """A text with expressions in it, parsed once.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If an expression is of an unsupported kind.
-    """
+    """A text with expressions in it, parsed once."""
 
     text: str
 
@@ -430,15 +424,7 @@ class Reference:
 
 
 def parse_references(data: bytes) -> dict[str, bytes | Reference]:
-    """The content of each key: bytes, or a reference.
-
-    Raises
-    ------
-    SourceFormatError
-        If this is not JSON with references.
-    UnsupportedFeatureError
-        For templates that `gridref.formats.kerchunk` does not read.
-    """
+    """The content of each key: bytes, or a reference."""
     try:
         document = json.loads(data)
     except ValueError as error:

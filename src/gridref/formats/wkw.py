@@ -407,15 +407,7 @@ class Header:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Header:
-        """Read a header.
-
-        Raises
-        ------
-        SourceFormatError
-            If it is none.
-        UnsupportedFeatureError
-            For another version, and blocks beyond the limit.
-        """
+        """Read a header."""
         if len(data) < HEADER_BYTES or data[:3] != b"WKW":
             raise SourceFormatError("it has no WKW header")
         _, version, lengths, kind, voxel, n_bytes, _ = _HEADER.unpack_from(data)
@@ -458,11 +450,6 @@ class Header:
         ----------
         data
             The first `index_bytes` of the file.
-
-        Raises
-        ------
-        SourceFormatError
-            If it has another header, or blocks are not inside of it, one behind the other.
         """
         if data[:3] != b"WKW" or data[3:8] != self.stated:
             raise SourceFormatError("its header differs from header.wkw")

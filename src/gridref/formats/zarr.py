@@ -74,15 +74,6 @@ def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
     -------
     VirtualGroup
         A hierarchy that is one array becomes a group with that array, named as the folder.
-
-    Raises
-    ------
-    SourceFormatError
-        If metadata or a shard's index is bad.
-    UnsupportedFeatureError
-        If an array cannot be read faithfully and ``on_unsupported`` is ``"raise"``.
-    SourceUnavailableError
-        If the store cannot be read.
     """
     found = _Scan(files)
     root = found.node("")

@@ -13,8 +13,13 @@ from typing import Any, Self
 from gridref.api.combining import concat
 from gridref.api.layout.layouts import in_one_chunk
 from gridref.api.readable import readable
-from gridref.compat.kerchunk.inputs import Input, Opening, load_inputs
-from gridref.compat.kerchunk.output import filled, write_json
+from gridref.compat.kerchunk.references import (
+    Input,
+    Opening,
+    filled,
+    load_inputs,
+    write_json,
+)
 from gridref.compat.kerchunk.selectors import coordinate_of, first_label, variable_name
 from gridref.errors import InvalidRequestError
 from gridref.faces.exports.kerchunk import to_kerchunk

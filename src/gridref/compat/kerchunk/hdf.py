@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from gridref.api.readable import reader_for
 from gridref.api.scan import scan
-from gridref.compat.kerchunk.output import filled
+from gridref.compat.kerchunk.references import filled
 from gridref.errors import InvalidRequestError
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.faces.exports.references import INLINE_LIMIT_BYTES

@@ -14,12 +14,10 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from gridref.compat.kerchunk.inputs import Input
+from gridref.compat.kerchunk.references import Input
 from gridref.errors import InvalidRequestError, Place
 from gridref.faces.zarr.store import open_store
 from gridref.model.array import VirtualArray
-
-__all__ = ["coordinate_of", "first_label", "variable_name"]
 
 _TIME = ("units", "calendar")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from gridref.compat.kerchunk.output import write_json
+from gridref.compat.kerchunk.references import write_json
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.kerchunk import as_text
 from gridref.formats.tiff.images import read_gdal_metadata

@@ -84,13 +84,7 @@ def walk(group: ET.Element, path: str = "", depth: int = 0) -> Iterator[tuple[st
 
 
 class Scope:
-    """Dimensions and enumerations by group and name, and names for dimensions that have none.
-
-    Raises
-    ------
-    SourceFormatError
-        For a dimension without a size.
-    """
+    """Dimensions and enumerations by group and name, and names for dimensions that have none."""
 
     def __init__(self, root: ET.Element) -> None:
         self.sizes: dict[str, dict[str, int]] = {}

@@ -72,11 +72,6 @@ class Elements:
         Its beginning.
     max_elements
         Most descriptors.
-
-    Raises
-    ------
-    SourceFormatError
-        If descriptors are damaged or cut off.
     """
 
     def __init__(self, file: ScanFile, head: bytes, max_elements: int) -> None:

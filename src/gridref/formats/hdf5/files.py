@@ -190,13 +190,6 @@ def external_file(url: str, name: str, options: ScanOptions, policy: SourcePolic
 
     HDF5 looks in the folder of ``HDF5_EXTFILE_PREFIX``, else in the working directory. If the
     file is not there, it is looked for beside the file `url`.
-
-    Raises
-    ------
-    SourceUnavailableError
-        If it is in none of them.
-    UnsupportedFeatureError
-        If it may not be read.
     """
     candidates = _candidates(url, name, "HDF5_EXTFILE_PREFIX", cwd_first=True)
     return _first(candidates, options, policy)
@@ -379,17 +372,7 @@ class OpenFile:
         self.reader.prefetch(base + link.address for link in links if link.address)
 
     def linked(self, url: str) -> OpenFile:
-        """Another file, opened once.
-
-        Raises
-        ------
-        SourceFormatError
-            If it is no HDF5 file, is truncated or corrupt.
-        SourceUnavailableError
-            If it does not exist or cannot be read.
-        UnsupportedFeatureError
-            If it may not be read.
-        """
+        """Another file, opened once."""
         name = _true_name(url)
         linked_file = self._first if name == self._first.true_name else self._files.get(name)
         if linked_file is None:
@@ -434,15 +417,7 @@ class OpenFile:
 
 @contextmanager
 def open_file(scan_file: ScanFile, options: ScanOptions) -> Iterator[OpenFile]:
-    """Read the metadata of an HDF5 file; at the end it is closed, with all files that it led to.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is no HDF5 file, is truncated or corrupt.
-    SourceUnavailableError
-        If it cannot be read.
-    """
+    """Read the metadata of an HDF5 file; at the end it is closed, with all files that it led to."""
     file = _opened(scan_file, options, {})
     try:
         yield file

@@ -73,15 +73,6 @@ def scan(location: Location, options: ScanOptions) -> VirtualGroup:
     VirtualGroup
         See `gridref.formats.tiff.group` for its arrays. Each has the attributes ``tiff_series`` and
         ``tiff_level``, which count as tifffile does.
-
-    Raises
-    ------
-    SourceFormatError
-        If the file is truncated or corrupt.
-    UnsupportedFeatureError
-        If an image cannot be decoded faithfully and ``on_unsupported`` is ``"raise"``.
-    SourceUnavailableError
-        If the file cannot be read.
     """
     file = location.opened
     findings = Findings(file.name)

@@ -77,13 +77,6 @@ class FileSet:
         """A file by its name relative to the first one's folder; None if there is none.
 
         Names that lead out of the folder are not followed.
-
-        Raises
-        ------
-        SourceUnavailableError
-            If it exists but cannot be reached or read.
-        UnsupportedFeatureError
-            If it may not be read, because it is a symbolic link to another folder.
         """
         if name not in self._members:
             parts = name.replace("\\", "/").split("/")
@@ -197,13 +190,6 @@ def read_companion(text: str, files: FileSet, max_directories: int) -> TiffStruc
         The companion file, and those beside it.
     max_directories
         Most directories of one file that are followed.
-
-    Raises
-    ------
-    SourceFormatError
-        If the text names no file, or tifffile cannot parse it.
-    SourceUnavailableError
-        If the first file does not exist.
     """
     names = [name for name in _names_of_files(text).values() if name]
     if not names:

@@ -1,23 +1,22 @@
-"""Load the references to combine, as groups."""
+"""Load the references to combine, as groups; write references into mappings and files."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import fsspec
 
 from gridref.api.readable import Sources, readable
+from gridref.catalog.folder import open_folder
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
 from gridref.formats import ScanOptions
 from gridref.formats.kerchunk import Reference, as_text, references_in, scan_references
+from gridref.io import absolute_url
 from gridref.model.array import VirtualGroup
-
-__all__ = ["Input", "Opening", "load_inputs"]
-
 
 _CONSOLIDATED = ".zmetadata"
 """A copy of all documents: `preprocess` may have changed the originals."""
@@ -162,3 +161,26 @@ def _as_json(held: bytes | Reference) -> Any:
         return held.decode("ascii")
     except UnicodeDecodeError:
         return as_text(held)
+
+
+def filled(out: MutableMapping[str, Any], refs: Mapping[str, Any]) -> MutableMapping[str, Any]:
+    """A mapping of the caller's with references in it; a ``LazyReferenceMapper`` has them on disk.
+
+    It wants the documents of arrays before their chunks, and bytes as bytes.
+    """
+    plain = references_in(refs)
+    order = sorted(refs, key=lambda key: not key.rpartition("/")[2].startswith(".z"))
+    for key in order:
+        held = plain[key]
+        out[key] = held if isinstance(held, bytes) else refs[key]
+    if hasattr(out, "flush"):
+        out.flush()
+    return out
+
+
+def write_json(
+    document: Mapping[str, Any], path: str, storage_options: Mapping[str, Any] | None
+) -> None:
+    """Write a JSON document in one step: after a failure, what was there before is there."""
+    folder, _, name = absolute_url(path).rpartition("/")
+    open_folder(folder, storage_options).publish(name, json.dumps(document).encode())
