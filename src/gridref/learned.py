@@ -38,18 +38,11 @@ class LearnedForms(LRU[Any]):
     ) -> Callable[Concatenate[Piece, P], R]:
         """Decorate a parser, so that it parses equal pieces once. Long pieces are not kept."""
 
-        @wraps(parse)
-        def call(piece: Piece, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            known: R | None = self.get((parse, piece, *args))
-            if known is not None:
-                return known
-            made = parse(piece, *args, **kwargs)
-            if len(piece) <= _LONGEST and not kwargs:
-                # A byte of a compound datatype makes some 70 bytes of objects.
-                self.put((parse, piece, *args), made, 1000 + 70 * len(piece))
-            return made
+        def n_bytes(made: R, piece: Piece, *args: P.args, **kwargs: P.kwargs) -> int:
+            # A byte of a compound datatype makes some 70 bytes of objects.
+            return 1000 + 70 * len(piece) if len(piece) <= _LONGEST else 0
 
-        return call
+        return self.keeps(n_bytes)(parse)
 
     def keeps[**P, R](
         self, n_bytes: Callable[..., int]
@@ -59,7 +52,7 @@ class LearnedForms(LRU[Any]):
         Parameters
         ----------
         n_bytes
-            Size of a result and its values, roughly, as a function of the result and the values.
+            Size of a result and its values, roughly, as a function of both; 0 if it is not kept.
         """
 
         def decorated(make: Callable[P, R]) -> Callable[P, R]:
@@ -67,10 +60,12 @@ class LearnedForms(LRU[Any]):
             def call(*args: P.args, **kwargs: P.kwargs) -> R:
                 key = make, args, *kwargs.items()
                 known: tuple[R] | None = self.get(key)
-                if known is None:
-                    made = make(*args, **kwargs)
-                    known = self.put(key, (made,), n_bytes(made, *args, **kwargs))
-                return known[0]
+                if known is not None:
+                    return known[0]
+                made = make(*args, **kwargs)
+                if size := n_bytes(made, *args, **kwargs):
+                    self.put(key, (made,), size)
+                return made
 
             return call
 

@@ -23,6 +23,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.datatypes import is_complex
 from gridref.formats.metadata import DEFAULT_FILLS, parsed_xml
 from gridref.limits import beyond, limits
 from gridref.model.array import MAX_GROUP_DEPTH, Enumeration, cf_flags
@@ -388,20 +389,9 @@ def _struct(variable: ET.Element, path: str, scope: Scope, offsets: str) -> np.d
     stops = [start + each.itemsize for start, each in zip(starts, formats, strict=True)]
     if any(stop > after for stop, after in zip(stops, numbers, strict=True)):
         raise SourceFormatError(f"its members overlap at the offsets {offsets!r}")
-    if _is_complex(names, formats, numbers):
+    if is_complex(names, formats, starts, size):
         return np.dtype(f"c{size}")
     return np.dtype({"names": names, "formats": formats, "offsets": starts, "itemsize": size})
-
-
-def _is_complex(names: list[str], formats: list[np.dtype[Any]], offsets: list[int]) -> bool:
-    """Whether h5py takes it for a complex number: members r and i, alike, side by side."""
-    if (
-        names != ["r", "i"]
-        or formats[0] != formats[1]
-        or formats[0] not in (np.float32, np.float64)
-    ):
-        return False
-    return offsets == [formats[0].itemsize, 2 * formats[0].itemsize]
 
 
 # Fill values

@@ -564,7 +564,9 @@ def _compound(datatype: Datatype) -> ElementType:
     if mixed:
         reason = f"compounds with members that are {mixed[0].reason}"
         return ElementType(np.dtype(f"V{size}"), Form.MIXED, reason=reason, members=members)
-    if _is_complex(members, size):
+    is_plain = not (bad or any(element.subshape for element in elements)) and len(orders) < 2
+    names, offsets = [member.name for member in members], [member.offset for member in members]
+    if is_plain and is_complex(names, [element.dtype for element in elements], offsets, size):
         return ElementType(np.dtype(f"c{size}"), order=elements[0].order)
     dtype = _struct(members, size)
     if bad or len(orders) > 1:
@@ -574,20 +576,18 @@ def _compound(datatype: Datatype) -> ElementType:
     return ElementType(dtype, order=orders.pop() if orders else "|")
 
 
-def _is_complex(members: Sequence[MemberType], size: int) -> bool:
-    """Whether h5py takes it for a complex number: members r and i, alike, side by side."""
-    if [member.name for member in members] != ["r", "i"]:
+def is_complex(
+    names: Sequence[str], dtypes: Sequence[np.dtype[Any]], offsets: Sequence[int], size: int
+) -> bool:
+    """Whether h5py takes a compound for a complex number: members r and i, alike, side by side."""
+    if (
+        [*names] != ["r", "i"]
+        or dtypes[0] != dtypes[1]
+        or dtypes[0] not in (np.float32, np.float64)
+    ):
         return False
-    real, imaginary = members
-    part = real.element.dtype
-    return (
-        real.element == imaginary.element
-        and not real.element.subshape
-        and part in (np.float32, np.float64)
-        and real.element.is_plain
-        and (real.offset, imaginary.offset) == (0, part.itemsize)
-        and size == 2 * part.itemsize
-    )
+    width = dtypes[0].itemsize
+    return (*offsets, size) == (0, width, 2 * width)
 
 
 def _struct(members: Sequence[MemberType], size: int) -> np.dtype[Any]:
