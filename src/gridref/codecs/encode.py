@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.model.encoding import Codec
+from gridref.model.encoding import BLOSC_SHUFFLES, Codec
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """RFC 1952: deflate, no flags, no modification time, unknown operating system."""
@@ -162,9 +162,6 @@ def _zstd(data: bytes | memoryview, level: int, checksum: bool) -> bytes:
     return bytes(numcodecs.zstd.compress(np.frombuffer(data, np.uint8), level, True))
 
 
-_BLOSC_SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
-
-
 def _blosc(data: bytes | memoryview, config: Mapping[str, Any]) -> bytes:
     """A C-Blosc 1 buffer. One thread makes it, so the same data always give the same bytes."""
     if len(data) > _MOST_BLOSC_BYTES:
@@ -178,7 +175,7 @@ def _blosc(data: bytes | memoryview, config: Mapping[str, Any]) -> bytes:
         data,
         level=config["clevel"],
         compressor=config["cname"],
-        shuffle=_BLOSC_SHUFFLES[config["shuffle"]],
+        shuffle=BLOSC_SHUFFLES.index(config["shuffle"]),
         typesize=config["typesize"],
         blocksize=config.get("blocksize", 0),
         numthreads=1,

@@ -178,6 +178,8 @@ class ChunkFiles(Protocol):
 
     url: str
     """Its address."""
+    pool: SourcePool
+    """What reads its chunks."""
 
     def address(self, key: str) -> str: ...
 
@@ -193,10 +195,6 @@ class ChunkFiles(Protocol):
         self, keys: Sequence[str], below: str
     ) -> Iterable[tuple[str, Source | bytes, int, int]]:
         """For each existing key: key, place (or its bytes), offset and size."""
-        ...
-
-    def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
-        """One range of each source."""
         ...
 
 
@@ -410,22 +408,25 @@ class StoreFiles:
                 return None
             raise
 
-    def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
-        """One range of each source, several at once; neighbours in one source are read together."""
-        groups: dict[Source, list[int]] = {}
-        for number, source in enumerate(sources):
-            groups.setdefault(source, []).append(number)
-        start, length = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
 
-        def read(group: tuple[Source, list[int]]) -> list[Buffer]:
-            source, members = group
-            return self.pool.read_ranges(source, start[members], length[members])
+def read_each(
+    pool: SourcePool, sources: Sequence[Source], starts: Any, lengths: Any
+) -> list[bytes]:
+    """One range of each source, several at once; neighbours in one source are read together."""
+    groups: dict[Source, list[int]] = {}
+    for number, source in enumerate(sources):
+        groups.setdefault(source, []).append(number)
+    start, length = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
 
-        parts: list[bytes] = [b""] * len(sources)
-        for members, buffers in zip(groups.values(), in_threads(read, groups.items()), strict=True):
-            for number, buffer in zip(members, buffers, strict=True):
-                parts[number] = bytes(buffer)
-        return parts
+    def read(group: tuple[Source, list[int]]) -> list[Buffer]:
+        source, members = group
+        return pool.read_ranges(source, start[members], length[members])
+
+    parts: list[bytes] = [b""] * len(sources)
+    for members, buffers in zip(groups.values(), in_threads(read, groups.items()), strict=True):
+        for number, buffer in zip(members, buffers, strict=True):
+            parts[number] = bytes(buffer)
+    return parts
 
 
 def _folders_in(path: str) -> list[str]:

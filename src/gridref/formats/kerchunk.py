@@ -110,7 +110,6 @@ class _ReferencedFiles:
         self._remote = RemoteFiles(storage_options)
         self._sources: dict[str, Source] = {}
         self._reachable = True
-        self._reader = StoreFiles(self.url, storage_options)
         self._folders = folders_of(references)
 
     def address(self, key: str) -> str:
@@ -142,9 +141,6 @@ class _ReferencedFiles:
             with located(_place_of(key)):
                 found = self._located(held)
             yield (key, *found)
-
-    def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
-        return self._reader.read_each(sources, starts, lengths)
 
     def _located(self, reference: Reference) -> tuple[Source, int, int]:
         source = self._source(reference)

@@ -39,7 +39,7 @@ from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
 from gridref.formats.scanner import Findings, ScanOptions
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
-from gridref.model.encoding import Codec, Encoding, bytes_codec, transpose_codec
+from gridref.model.encoding import Codec, Encoding, blosc_codec, bytes_codec, transpose_codec
 from gridref.model.ome_zarr import Placement, placed_image_attributes
 from gridref.model.scan_report import Fate
 
@@ -169,7 +169,6 @@ class _Scan:
 _DATA_TYPES = frozenset(
     ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
 )
-_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 _BLOSC_NAMES = frozenset({"blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"})
 _OWN = frozenset({"dimensions", "blockSize", "dataType", "compression", "compressionType"})
 _MOST_DIMENSIONS = 32
@@ -271,14 +270,13 @@ def _compressors(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Codec]:
 
 def _blosc(settings: Mapping[str, Any], dtype: np.dtype[Any]) -> Codec:
     """Blosc says in each block how it is compressed: these settings are for other readers."""
-    name, level, shuffle = (settings.get(key) for key in ("cname", "clevel", "shuffle"))
-    return Codec.of(
-        "blosc",
-        cname=name if name in _BLOSC_NAMES else "blosclz",
-        clevel=level if level in range(10) else 5,
-        shuffle=_SHUFFLES[shuffle] if shuffle in (0, 1, 2) else _SHUFFLES[0],
-        typesize=dtype.itemsize,
-        blocksize=0,
+    stated: Any = map(settings.get, ("cname", "clevel", "shuffle"))
+    name, level, shuffle = stated
+    return blosc_codec(
+        name if name in _BLOSC_NAMES else "blosclz",
+        level if level in range(10) else 5,
+        shuffle if shuffle in (0, 1, 2) else 0,
+        dtype.itemsize,
     )
 
 

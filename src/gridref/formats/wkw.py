@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.chunks import StoreFiles
+from gridref.formats.chunks import StoreFiles, read_each
 from gridref.formats.location import Location
 from gridref.formats.scanner import Findings, ScanOptions, located
 from gridref.limits import beyond, limits
@@ -318,7 +318,7 @@ def _manifest(files: StoreFiles, sources: list[Source], header: Header) -> Chunk
         if (source.size_bytes or 0) < header.index_bytes:
             raise SourceFormatError("it ends inside of its header", Place(source=source.url))
     size = header.index_bytes
-    parts = files.read_each(sources, [0] * len(sources), [size] * len(sources))
+    parts = read_each(files.pool, sources, [0] * len(sources), [size] * len(sources))
     offset = np.zeros((len(sources), header.n_blocks), np.int64)
     length = np.zeros_like(offset)
     for number, (source, data) in enumerate(zip(sources, parts, strict=True)):

@@ -35,6 +35,7 @@ from gridref.formats.chunks import (
     StoreFiles,
     array_name,
     check_chunk_files,
+    read_each,
     scattered_chunks,
 )
 from gridref.formats.location import Location
@@ -43,7 +44,14 @@ from gridref.formats.scanner import Findings, ScanOptions, check_element_size, l
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup, zero_of
 from gridref.model.blocks import BlockTable
 from gridref.model.conventions import numpy_time_attributes
-from gridref.model.encoding import ARRAY_TO_BYTES, Codec, Encoding, bytes_codec, transpose_codec
+from gridref.model.encoding import (
+    ARRAY_TO_BYTES,
+    Codec,
+    Encoding,
+    blosc_codec,
+    bytes_codec,
+    transpose_codec,
+)
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.scan_report import Fate
@@ -499,7 +507,7 @@ def inner_ranges(
     at_start = codec.configuration.get("index_location", "end") == "start"
     start = shards.offset + (0 if at_start else shards.length - size)
     sources = [shards.sources[number] for number in shards.source.tolist()]
-    parts = files.read_each(sources, start, size)
+    parts = read_each(files.pool, sources, start, size)
     contents = [
         _entries(shards, number, data, tuple(counts[number].tolist()), index_codecs, order)
         for number, data in enumerate(parts)
@@ -580,7 +588,6 @@ _ARRAY_FILTERS = {
     "packbits": (),
 }
 """Filters of arrays: the names of their input and output dtypes."""
-_BLOSC_SHUFFLE = ("noshuffle", "shuffle", "bitshuffle")
 
 
 def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> ArrayMetadata:
@@ -688,14 +695,9 @@ def _bytes_codec(document: Mapping[str, Any], dtype: np.dtype[Any]) -> Codec:
         shuffle = settings.get("shuffle", 1)
         if shuffle == -1:
             shuffle = 2 if dtype.itemsize == 1 else 1
-        return Codec.of(
-            "blosc",
-            cname=settings.get("cname", "lz4"),
-            clevel=settings.get("clevel", 5),
-            shuffle=_BLOSC_SHUFFLE[shuffle],
-            typesize=max(1, dtype.itemsize),
-            blocksize=settings.get("blocksize", 0),
-        )
+        names = {"cname": "lz4", "clevel": 5, "blocksize": 0}
+        given = {name: settings.get(name, default) for name, default in names.items()}
+        return blosc_codec(**given, shuffle=shuffle, typesize=dtype.itemsize)
     if name not in _BYTES_FILTERS:
         raise UnsupportedFeatureError(f"the filter {name} is not read")
     return Codec.of(f"numcodecs.{name}", **settings)

@@ -85,6 +85,22 @@ def bytes_codec(dtype: np.dtype[Any], *, big_endian: bool = False) -> Codec:
     return _BIG_ENDIAN if big_endian else _LITTLE_ENDIAN
 
 
+BLOSC_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+"""How Blosc puts bytes in order, by C-Blosc's number."""
+
+
+def blosc_codec(cname: str, clevel: int, shuffle: int, typesize: int, blocksize: int = 0) -> Codec:
+    """The ``blosc`` codec of the Zarr v3 registry; `shuffle` is a number of `BLOSC_SHUFFLES`."""
+    return Codec.of(
+        "blosc",
+        cname=cname,
+        clevel=clevel,
+        shuffle=BLOSC_SHUFFLES[shuffle],
+        typesize=max(1, typesize),
+        blocksize=blocksize,
+    )
+
+
 def _has_byte_order(dtype: np.dtype[Any]) -> bool:
     """Whether elements, or any of their fields, depend on the byte order."""
     if dtype.subdtype is not None:

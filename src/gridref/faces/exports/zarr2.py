@@ -16,10 +16,9 @@ import numpy as np
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.formats.metadata import attributes_from_json
 from gridref.model.array import zero_of
-from gridref.model.encoding import Codec, element_bytes
+from gridref.model.encoding import BLOSC_SHUFFLES, Codec, element_bytes
 from gridref.model.zarr_metadata import ArrayMetadata, fill_value_to_json
 
-_BLOSC_SHUFFLE = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _SAME_NAME = ("zstd", "gzip", "crc32c", "vlen-utf8")
 
 
@@ -101,7 +100,7 @@ def _filter(codec: Codec) -> dict[str, Any]:
     """The numcodecs configuration of a codec."""
     settings = dict(codec.configuration)
     if codec.name == "blosc":
-        shuffle = _BLOSC_SHUFFLE[settings["shuffle"]]
+        shuffle = BLOSC_SHUFFLES.index(settings["shuffle"])
         kept = {name: settings[name] for name in ("cname", "clevel", "blocksize")}
         return {"id": "blosc", "shuffle": shuffle, **kept}
     name = codec.name.removeprefix("numcodecs.")

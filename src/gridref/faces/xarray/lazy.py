@@ -29,7 +29,7 @@ from xarray.core import indexing
 
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.encoding import Codec, EdgePolicy, Encoding
+from gridref.model.encoding import BLOSC_SHUFFLES, Codec, EdgePolicy, Encoding
 from gridref.model.indexing import isel
 from gridref.serve.grids import block_chunks
 from gridref.serve.reader import Reader
@@ -97,7 +97,6 @@ def lazy_virtual_array(variable: xr.Variable) -> VirtualArray | None:
 
 # Compression of a source, in the terms of xarray's ``to_zarr``
 
-_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 _MOST_BLOSC_LEVEL = 9
 
 
@@ -148,7 +147,7 @@ class _Blosc(_Compressor):
 
     def get_config(self) -> dict[str, Any]:
         settings = super().get_config()
-        return {**settings, "shuffle": _SHUFFLES.index(settings["shuffle"])}
+        return {**settings, "shuffle": BLOSC_SHUFFLES.index(settings["shuffle"])}
 
 
 def zarr_compressors(encoding: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -178,7 +177,7 @@ def zarr_compressors(encoding: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
 
 def _zarr_blosc(name: str, level: int, shuffle: int) -> _Compressor:
     clevel = min(level, _MOST_BLOSC_LEVEL)
-    return _Blosc.of(cname=name, clevel=clevel, shuffle=_SHUFFLES[shuffle], blocksize=0)
+    return _Blosc.of(cname=name, clevel=clevel, shuffle=BLOSC_SHUFFLES[shuffle], blocksize=0)
 
 
 # ``Variable.encoding``, as xarray's netCDF engines fill it
@@ -271,7 +270,7 @@ _BLOSC_COMPRESSORS = {"blosclz": "lz"}
 def _blosc(codec: Codec) -> dict[str, Any]:
     settings = codec.configuration
     compressor = _BLOSC_COMPRESSORS.get(settings["cname"], settings["cname"])
-    shuffle = _SHUFFLES.index(settings["shuffle"])
+    shuffle = BLOSC_SHUFFLES.index(settings["shuffle"])
     return {
         "blosc": {"compressor": f"blosc_{compressor}", "shuffle": shuffle},
         "complevel": int(settings["clevel"]),

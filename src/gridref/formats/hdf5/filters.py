@@ -19,7 +19,7 @@ from gridref.codecs import decode_chunk, why_not
 from gridref.errors import DecodeError, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.bytes import FieldCursor
 from gridref.learned import FORMS
-from gridref.model.encoding import Codec, Encoding
+from gridref.model.encoding import Codec, Encoding, blosc_codec
 
 _MAX_FILTERS = 32
 _FIRST_NAMED = 256
@@ -41,7 +41,6 @@ def _zstd(values: Parameters) -> Codec:
 
 
 _BLOSC_COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
-_BLOSC_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
 
 def _blosc(values: Parameters) -> Codec:
@@ -50,14 +49,7 @@ def _blosc(values: Parameters) -> Codec:
     if len(values) < 7 or compressor >= len(_BLOSC_COMPRESSORS) or shuffle > 2:
         # The buffers state themselves how to decode them.
         compressor, shuffle = 0, min(shuffle, 2)
-    return Codec.of(
-        "blosc",
-        cname=_BLOSC_COMPRESSORS[compressor],
-        clevel=min(padded[4], 9),
-        shuffle=_BLOSC_SHUFFLES[shuffle],
-        typesize=max(1, padded[2]),
-        blocksize=0,
-    )
+    return blosc_codec(_BLOSC_COMPRESSORS[compressor], min(padded[4], 9), shuffle, padded[2])
 
 
 def _own(name: str) -> Callable[[Parameters], Codec]:

@@ -139,14 +139,19 @@ class PixelsMetadata:
     bits: int | None = None
 
 
-def pixels_of(text: str | None) -> list[PixelsMetadata]:
-    """The metadata of each image, in their order; none if the text is not OME-XML."""
+def elements_of(text: str | None) -> list[ET.Element]:
+    """The elements of an XML document, the root first; none if the text is not XML."""
     try:
-        root = ET.fromstring(text or "")
+        return list(ET.fromstring(text or "").iter())
     except ET.ParseError:
         return []
+
+
+def pixels_of(text: str | None) -> list[PixelsMetadata]:
+    """The metadata of each image, in their order; none if the text is not OME-XML."""
     return [
         PixelsMetadata(tuple(_channels(pixels)), _number(pixels.get("SignificantBits")))
+        for root in elements_of(text)[:1]
         for image in _children(root, "Image")
         for pixels in [next(_children(image, "Pixels"), image)]
     ]
@@ -305,10 +310,6 @@ def read_gdal_metadata(text: str) -> BandMetadata:
     if len(text) > limits().xml_characters:
         what = f"GDAL's metadata has {len(text)} characters"
         raise UnsupportedFeatureError(beyond("xml_characters", what))
-    try:
-        root = ET.fromstring(text)
-    except ET.ParseError:
-        return BandMetadata()
     items: dict[str, str] = {}
     by_role: dict[str, dict[int, str]] = {
         "description": {},
@@ -316,7 +317,7 @@ def read_gdal_metadata(text: str) -> BandMetadata:
         "offset": {},
         "unittype": {},
     }
-    for item in root.iter("Item"):
+    for item in (each for each in elements_of(text) if each.tag == "Item"):
         name, value = item.get("name", ""), item.text or ""
         sample, role = item.get("sample"), item.get("role")
         if role in by_role and sample is not None and sample.isdecimal():

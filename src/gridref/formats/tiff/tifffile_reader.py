@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any, Self, cast, override
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import tifffile
@@ -36,7 +35,15 @@ from gridref.formats.tiff.directory import (
     is_ndpi,
     read_head,
 )
-from gridref.formats.tiff.images import MAX_SAMPLES, Image, Level, Page, TiffStructure, pixels_of
+from gridref.formats.tiff.images import (
+    MAX_SAMPLES,
+    Image,
+    Level,
+    Page,
+    TiffStructure,
+    elements_of,
+    pixels_of,
+)
 from gridref.io import ScanFile, beside, is_absent, open_for_scan, policy_for
 from gridref.io.scan_file import SeekableFile
 from gridref.model.manifest import Source
@@ -303,13 +310,7 @@ class _Members(dict[str | None, tifffile.TiffFile]):
 
 def _check_planes(text: str | None, max_planes: int) -> None:
     """Refuse OME-XML with absurdly many planes: tifffile keeps a list of them."""
-    if not text:
-        return
-    try:
-        elements = list(ET.fromstring(text).iter())
-    except ET.ParseError:
-        return
-    for element in elements:
+    for element in elements_of(text):
         numbers = {
             name: int(value)
             for name, value in element.attrib.items()
@@ -329,23 +330,15 @@ _PLANE_NUMBERS = frozenset(
 def _names_of_files(text: str) -> dict[str | None, str]:
     """File names in OME-XML, by UUID; the first one of each counts."""
     names: dict[str | None, str] = {}
-    try:
-        for element in ET.fromstring(text).iter():
-            if element.tag.endswith("UUID") and "FileName" in element.attrib:
-                names.setdefault(element.text, element.attrib["FileName"])
-    except ET.ParseError:
-        return {}
+    for element in elements_of(text):
+        if element.tag.endswith("UUID") and "FileName" in element.attrib:
+            names.setdefault(element.text, element.attrib["FileName"])
     return names
 
 
 def companion_of(text: str) -> str | None:
     """The companion file that OME-XML names in place of metadata; None if it names none."""
-    if "BinaryOnly" not in text:
-        return None
-    try:
-        elements = list(ET.fromstring(text).iter())
-    except ET.ParseError:
-        return None
+    elements = elements_of(text) if "BinaryOnly" in text else []
     named = (each.get("MetadataFile") for each in elements if each.tag.endswith("BinaryOnly"))
     return next(filter(None, named), None)
 
@@ -353,7 +346,7 @@ def companion_of(text: str) -> str | None:
 def is_of_set(companion: str, text: str, url: str) -> bool:
     """Whether a companion file's OME-XML names a file, by its own UUID or its name."""
     names = _names_of_files(companion)
-    own = ET.fromstring(text).get("UUID")
+    own = elements_of(text)[0].get("UUID")
     return own in names or any(beside(url, name) == url for name in names.values() if name)
 
 
