@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from gridref.cache import LRU
 from gridref.combine.options import Read
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.blocks import BlockTable
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest, ChunkState
 
@@ -107,25 +109,33 @@ def with_labels_at_hand(groups: Iterable[VirtualGroup], read: Read, kept: Kept) 
     return values.of
 
 
-def content_key(array: VirtualArray) -> Any:
-    """A key that arrays of inline chunks share only if their values are equal; None for others."""
-    if len(array.manifests) != 1 or array.n_blocks != 1 or len(array.encodings) != 1:
-        return None
-    manifest, blocks = array.manifests[0], array.blocks
-    if not isinstance(manifest, ChunkManifest) or (manifest.state != ChunkState.INLINE).any():
-        return None
-    return (
-        array.shape,
-        array.dtype,
-        array.encodings[0],
-        manifest.inline,
-        manifest.offset.tobytes(),
-        *(
-            getattr(blocks, name).tobytes()
-            for name in ("first_row", "row_stride", "origin", "step")
-        ),
-        blocks.stored_shape.tobytes(),
+def same_chunks(one: VirtualArray, other: VirtualArray) -> bool:
+    """Whether two arrays surely show the same elements, out of the same or equal inline chunks.
+
+    Nothing is read. Their metadata may differ.
+    """
+    return one is other or all(
+        _alike(getattr(one, name), getattr(other, name))
+        for name in ("shape", "encodings", "manifests", "blocks")
     )
+
+
+_COLUMNS = {kind: [own.name for own in fields(kind)] for kind in (ChunkManifest, BlockTable)}
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two parts of arrays are equal; manifests of catalogs, if they are one object."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, np.ndarray):
+        return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+    if type(one) in _COLUMNS:
+        return all(_alike(getattr(one, n), getattr(other, n)) for n in _COLUMNS[type(one)])
+    return bool(one == other)
 
 
 def inline_values(array: VirtualArray) -> NDArray[Any] | None:

@@ -16,7 +16,7 @@ import numpy as np
 from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Kind, Notes
 from gridref.combine.rules.packing import Packing, unpack_all
-from gridref.combine.values import Values, content_key, same_values
+from gridref.combine.values import Values, same_chunks, same_values
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import referred_names
 from gridref.model.indexing import flip
@@ -148,22 +148,14 @@ def find_flips(
 
 def _reversed_files(column: Column, values: Values) -> set[int]:
     first = column.first
-    first_key = content_key(first)
-    verdicts: dict[object, bool] = {} if first_key is None else {first_key: False}
     reversed_files = set()
     for file, array in zip(column.files, column.arrays, strict=True):
-        if array is first or array.shape != first.shape or not values.available(array):
+        if array.shape != first.shape or not values.available(array) or same_chunks(first, array):
             continue
-        key = content_key(array)
-        verdict = verdicts.get(key) if key is not None else None
-        if verdict is None:
-            if not values.available(first):
-                return set()
-            own, known = values.of(array), values.of(first)
-            verdict = not same_values(own, known) and same_values(own[::-1], known)
-            if key is not None:
-                verdicts[key] = verdict
-        if verdict:
+        if not values.available(first):
+            return set()
+        own, known = values.of(array), values.of(first)
+        if not same_values(own, known) and same_values(own[::-1], known):
             reversed_files.add(file)
     return reversed_files
 
@@ -447,24 +439,6 @@ def contradicting_files(
 
 
 def _same(first: VirtualArray, other: VirtualArray, values: Values) -> bool:
-    if other is first or not values.available(other) or _is_under_other_metadata(first, other):
-        return True
-    key = content_key(first)
-    if key is not None and key == content_key(other):
+    if not values.available(other) or same_chunks(first, other):
         return True
     return same_values(values.of(first), values.of(other))
-
-
-def _is_under_other_metadata(first: VirtualArray, other: VirtualArray) -> bool:
-    """Whether two arrays show the same stored chunks in the same way."""
-    if [*map(id, first.manifests)] != [*map(id, other.manifests)]:
-        return False
-    return (first.encodings, first.shape, *_windows(first)) == (
-        other.encodings,
-        other.shape,
-        *_windows(other),
-    )
-
-
-def _windows(array: VirtualArray) -> list[bytes]:
-    return [getattr(array.blocks, name).tobytes() for name in ("first_row", "origin", "step")]

@@ -24,6 +24,7 @@ from gridref.api.readable import reader_for
 from gridref.combine.columns import array_source
 from gridref.combine.rules.flags import named_numbers
 from gridref.combine.rules.packing import Packing, float_dtype
+from gridref.combine.values import same_chunks
 from gridref.errors import (
     CombineError,
     GridrefError,
@@ -32,7 +33,6 @@ from gridref.errors import (
     Problem,
 )
 from gridref.model.array import VirtualArray
-from gridref.model.blocks import BlockTable
 from gridref.model.conventions import TimeBase, is_time_like
 from gridref.model.indexing import getitem, isel
 from gridref.model.joining import (
@@ -43,7 +43,6 @@ from gridref.model.joining import (
     recast,
     same_scalar,
 )
-from gridref.model.manifest import ChunkManifest
 from gridref.model.projection import expand_ellipsis
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.serve.reader import Reader
@@ -650,7 +649,7 @@ class NotNull(NDArrayOperatorsMixin):
         if isinstance(y, VirtualDuckArray):
             return x.shape == y.shape and bool(_equal(x, y).all())
         # It may have been cast since.
-        same = self.shape == x.shape and same_chunks(self.array.astype(x.dtype).array, x.array)
+        same = self.shape == x.shape and _same(self.array.astype(x.dtype).array, x.array)
         return same and is_no_data(x.array, y)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
@@ -667,7 +666,7 @@ def _equal(one: Any, other: Any) -> NDArray[np.bool_]:
     """Where values are equal, or both are no data."""
     if isinstance(one, VirtualDuckArray) and isinstance(other, VirtualDuckArray):
         arrays = (one.array, other.array)
-        if same_chunks(*arrays):
+        if _same(*arrays):
             return np.ones((), bool)
         times = all(" since " in str(array.attrs.get("units", "")) for array in arrays)
         unlike = [] if times else differences(arrays)  # decoding resolves other times
@@ -675,6 +674,16 @@ def _equal(one: Any, other: Any) -> NDArray[np.bool_]:
             return np.zeros((), bool)
     left, right = (_values(operand) for operand in (one, other))
     return np.asarray(left == right) | (_no_data(left) & _no_data(right))
+
+
+def _same(one: VirtualArray, other: VirtualArray) -> bool:
+    """Whether two arrays show the same stored chunks, and mean the same by them."""
+    return one is other or (
+        one.dtype == other.dtype
+        and same_chunks(one, other)
+        and same_scalar(one.fill_value, other.fill_value, one.dtype)
+        and not differences([one, other])
+    )
 
 
 def _gaps(array: VirtualDuckArray) -> Comparison:
@@ -693,26 +702,3 @@ def _no_data(values: NDArray[Any]) -> NDArray[np.bool_]:
     if values.dtype.kind in "fcmMO":
         return np.asarray(values != values)
     return np.zeros(values.shape, bool)
-
-
-def same_chunks(one: VirtualArray, other: VirtualArray) -> bool:
-    """Whether two arrays show the same stored chunks in the same way, and mean the same by them."""
-    names = ("shape", "dtype", "encodings", "blocks", "manifests")
-    return one is other or (
-        all(_alike(getattr(one, name), getattr(other, name)) for name in names)
-        and same_scalar(one.fill_value, other.fill_value, one.dtype)
-        and not differences([one, other])
-    )
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two parts of arrays are the same; those of catalogs, if they are one object."""
-    if one is other or type(one) is not type(other):
-        return one is other
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, other)
-    if isinstance(one, BlockTable | ChunkManifest):
-        return _alike(tuple(vars(one).values()), tuple(vars(other).values()))
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    return bool(one == other)
