@@ -192,6 +192,21 @@ def test_folders_of_years_and_months_hide_nothing(tmp_path: Path) -> None:
     assert set(group.arrays) == {"t", "time"}
 
 
+@pytest.mark.parametrize("pattern", [None, "{member}/pr_{_}_{_}.nc"])
+def test_years_in_names_of_files_with_times_of_their_own(
+    tmp_path: Path, pattern: str | None
+) -> None:
+    for member in ("r1", "r2"):
+        (tmp_path / member).mkdir()
+        for year in (2000, 2001):
+            ds = xr.Dataset({"t": (("time", "x"), [[year, 1]])}, {"time": [year]})
+            ds.to_netcdf(tmp_path / member / f"pr_{member}_{year}.nc")
+    layout = None if pattern is None else gridref.Labels(pattern)
+    catalog = gridref.build(tmp_path / "*/*.nc", tmp_path / "cube.gridref", layout=layout)
+    assert set(catalog) == {"t", "time", "member"}
+    assert catalog["t"].dims == ("member", "time", "x")
+
+
 def test_single_values_that_differ_lie_along_the_dimension(tmp_path: Path) -> None:
     for day in range(3):
         ds = xr.Dataset({"t": ("time", [day]), "angle": ((), [0.5, 1.5, 0.5][day])})

@@ -527,6 +527,10 @@ class VirtualGroup:
             for name, array in group.arrays.items()
         }
 
+    def __iter__(self) -> Iterator[str]:
+        """The names of its arrays, then of its groups."""
+        yield from (*self.arrays, *self.groups)
+
     def __contains__(self, path: object) -> bool:
         """Whether there is an array or group at a path."""
         return isinstance(path, str) and self._found(path) is not None

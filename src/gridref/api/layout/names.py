@@ -251,7 +251,9 @@ def with_telling_parts(pattern: str, files: Sequence[str], *, known: bool = Fals
     """Replace each ``{_}`` that hides a part shared by files by a label: ``{_sweep:d}``.
 
     That is a part that several files have, and others not, or whose name says what it is. Parts of
-    the pattern's own labels, as the year in a folder, hide nothing.
+    the pattern's own labels, as the year in a folder, hide nothing. Nor do dates where the labels
+    do not tell all files apart: these are placed by labels that they hold, and a date in their
+    names repeats them.
 
     Parameters
     ----------
@@ -267,13 +269,14 @@ def with_telling_parts(pattern: str, files: Sequence[str], *, known: bool = Fals
         return pattern
     dims = [name for name in found[0] if not re.fullmatch(r"_\d+", name)]
     labels = ["".join(re.findall(r"\w+", " ".join(own[dim] for dim in dims))) for own in found]
+    are_apart = len(set(labels)) == len(files)
     written, used = [pieces[0]], set(dims)
     for number, piece in enumerate(pieces[1:]):
         column = tuple(own[f"_{number}"] for own in found)
         part = None
         if not all(value in label for value, label in zip(column, labels, strict=True)):
             part = _telling(pieces[number], column, number, known=known)
-        if part is None or part.name in used:
+        if part is None or part.name in used or (part.is_time and not are_apart):
             written += ["{_}", piece]
             continue
         used.add(part.name)
