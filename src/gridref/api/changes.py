@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.api.building import Job, with_drifts
+from gridref.api.decoding import decoded_values
 from gridref.api.each_chunk import told_as, with_checksums
 from gridref.api.keeper import Changed, Keeper
 from gridref.api.layout.discovery import laid_out_by_itself
@@ -54,7 +55,7 @@ from gridref.catalog.growth import (
 from gridref.catalog.listing import list_chunks
 from gridref.catalog.writing import recounted
 from gridref.combine import Combination, combine
-from gridref.combine.options import Read
+from gridref.combine.options import CombineOptions, Read
 from gridref.combine.values import Values
 from gridref.errors import (
     CombineError,
@@ -611,7 +612,12 @@ class _Growth:
         """
         waiting = self.base.root.snapshot.pending
         inputs, in_order = laid.inputs, laid.in_order
-        if not in_order and (declared or dim in waiting):
+        if not in_order and declared:
+            raise InvalidRequestError(
+                f"the labels of {dim!r} in the catalog repeat or are out of order, so labels that "
+                "are declared have no place among them"
+            )
+        if not in_order and dim in waiting:
             raise InvalidRequestError(
                 f"the labels of {dim!r} in these files do not fit in one piece between those of "
                 "the catalog, which has labels declared ahead: add files with consecutive labels"
@@ -635,7 +641,28 @@ class _Growth:
                 else each
                 for each in inputs
             ]
-            return replace(self._whole(ordered), pending=pending)
+            return replace(self._keeping_repeats(shown, laid, dim)._whole(ordered), pending=pending)
+
+    def _keeping_repeats(self, shown: VirtualGroup, laid: Arrangement, dim: str) -> _Growth:
+        """The same, with a rule that accepts labels that repeat in the catalog alone."""
+        index = shown.arrays.get(dim)
+        if self.job.rules.overlap != "raise" or index is None or index.dims != (dim,):
+            return self
+        arrays = [each.arrays.get(dim) for each in laid.inputs if isinstance(each, VirtualGroup)]
+        theirs, *new = (
+            decoded_values(dim, self.read(array), array)
+            for array in (index, *arrays)
+            if array is not None
+        )
+        added = np.concatenate([*new, theirs[:0]])
+        try:
+            repeats = len(np.unique(theirs)) < len(theirs)
+            fits = len(np.unique(added)) == len(added) and not np.isin(added, theirs).any()
+        except TypeError:  # labels that cannot be compared: a problem that combining reports
+            return self
+        if not (repeats and fits):
+            return self
+        return replace(self, job=self.job.updated(Job(combine=CombineOptions(overlap="keep"))))
 
     def _standing_in(
         self, shown: VirtualGroup, inputs: Sequence[Span | VirtualGroup], dim: str

@@ -119,8 +119,8 @@ class CatalogReport(ScanReport):
             One row for each value that a property of a variable has: ``cause``, a short stable name
             like ``"packing"``; ``variable``, its path; ``value``; ``n_files`` that have it, with
             the ``first_file`` and ``last_file`` of them; and ``resolution``, what was done about
-            it. Files that were in the catalog before, when a file was appended that differs, are
-            not counted.
+            it. When a file is appended that differs, the values of the files before it are not
+            listed.
         """
         return table_of_rows(self.drifts, _DRIFT_SCHEMA)
 

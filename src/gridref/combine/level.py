@@ -45,6 +45,7 @@ from gridref.combine.rules.units import resolve_times, resolve_units
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.joining import cast_scalar, compacted, same_scalar
+from gridref.model.manifest import ChunkManifest, ChunkState
 
 # One variable of the result, from the inputs' versions of it
 
@@ -195,13 +196,23 @@ def _note_fill_values(column: Column, dtype: np.dtype[Any], notes: Notes) -> Non
     if len(column.kinds) == 1:
         return
     first = cast_scalar(column.first.fill_value, dtype)
-    if all(
-        same_scalar(cast_scalar(kind.array.fill_value, dtype), first, dtype)
+    unlike = [
+        number
         for kind in column.kinds
-    ):
-        return
-    cases = column.cases(lambda kind: f"fill value {kind.array.fill_value}")
-    notes.drift("fill-value", column.path, cases, "missing chunks keep reading as in their file")
+        if not same_scalar(cast_scalar(kind.array.fill_value, dtype), first, dtype)
+        for number in kind.members
+    ]
+    if any(_lacks_chunks(column.arrays[number]) for number in unlike):
+        cases = column.cases(lambda kind: f"fill value {kind.array.fill_value}")
+        notes.drift("fill-value", column.path, cases, "missing chunks keep reading as in their file")
+
+
+def _lacks_chunks(array: VirtualArray) -> bool:
+    """Whether some chunk of an array may be missing."""
+    return not array.held_blocks.all() or any(
+        not isinstance(manifest, ChunkManifest) or bool((manifest.state == ChunkState.MISSING).any())
+        for manifest in array.manifests
+    )
 
 
 def _note_absent(column: Column, known: Iterable[int], effect: str, notes: Notes) -> None:

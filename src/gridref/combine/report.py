@@ -184,12 +184,13 @@ class DriftReport:
         Parameters
         ----------
         catalog
-            An input that stands for the files of a catalog: it is counted as none, without a name.
+            An input that stands for the files of a catalog. Their own values are no drift of it.
         """
+        named = ((drift, case, self._names(case)) for drift in self.drifts for case in drift.cases)
         return tuple(
-            self._row(drift, case, [name for name in self._names(case) if name != catalog])
-            for drift in self.drifts
-            for case in drift.cases
+            self._row(drift, case, [name for name in names if name != catalog])
+            for drift, case, names in named
+            if {*names} != {catalog}
         )
 
     def _names(self, case: DriftCase) -> list[str]:
