@@ -459,6 +459,23 @@ def test_labels_that_overlap(tmp_path: Path, overlap: str, n_rows: int) -> None:
     np.testing.assert_array_equal(catalog["v"][at], mine)
 
 
+def test_labels_that_repeat_in_the_catalog_alone_were_accepted(tmp_path: Path) -> None:
+    files = [four_days(tmp_path, f"a{n}", 4 * n) for n in (0, 1, 3)]
+    over = four_days(tmp_path, "b", 2)
+    gridref.build(files[:2], tmp_path / "cube")
+    catalog = gridref.open_catalog(tmp_path / "cube")
+    with pytest.raises(CombineError, match="more than once"):
+        catalog.append(over)
+    catalog = catalog.append(over, combine=gridref.CombineOptions(overlap="keep"))
+    catalog = catalog.append(files[2])
+    assert_shows_values(catalog, [*files[:2], over, files[2]])
+    assert len(set(catalog.report().column("cause").to_pylist())) == 2  # layout and overlap
+    with pytest.raises(CombineError, match="more than once"):
+        catalog.append(four_days(tmp_path, "c", 13))
+    with pytest.raises(InvalidRequestError, match="in the catalog repeat"):
+        catalog.declare("time", [np.datetime64("2001-01-01", "ns")])
+
+
 def test_what_is_known_of_values_is_forgotten_where_they_are_decoded_otherwise(
     tmp_path: Path,
 ) -> None:
@@ -526,8 +543,15 @@ def assert_merged(catalog: gridref.Catalog, files: Sequence[str]) -> None:
 
 def test_a_hole_in_a_mosaic_is_filled(tmp_path: Path) -> None:
     files = tiles(tmp_path, [(row, column) for row in (0, 32, 64) for column in (0, 32, 64)])
+    gridref.build(files[:4] + files[5:], tmp_path / "holed", layout=gridref.Mosaic())
+    told = run_command("info", tmp_path / "holed").stdout
+    assert "blocks in no file: 1 (they read as the fill value)" in told
+    rows = [line.split("┃")[1:4] for line in told.splitlines() if line.startswith("┃")]
+    dotted = [["·" in cell for cell in row] for row in rows]
+    assert dotted == [[False] * 3] * 2 + [[False, True, False]] * 2 + [[False] * 3] * 2
     catalog = grown(tmp_path, files[:4] + files[5:], files[4:5], mosaic=True)
     assert_merged(catalog, files)
+    assert "in no file" not in run_command("info", tmp_path / "cube").stdout
     again = write_tile(tmp_path / "again.tif", 32, 32, (32, 32), nodata=0)
     with pytest.raises(CombineError, match="32 by 32 pixels"):
         catalog.append(again)

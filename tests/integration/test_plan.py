@@ -73,7 +73,7 @@ def test_a_plan_in_short(files: list[str]) -> None:
         line for line in rest if line.startswith("packing t file 4 onward: scale_factor 2")
     ]
     assert "each file is unpacked with its own numbers" in packing
-    assert rest[-1] == "5 files, 2 drifts, 0 problems"
+    assert rest[-1] == "5 files, 1 drift, 0 problems"
 
 
 def test_a_plan_draws_each_layout_that_is_possible(tmp_path: Path) -> None:

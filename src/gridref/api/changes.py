@@ -641,13 +641,14 @@ class _Growth:
                 else each
                 for each in inputs
             ]
-            return replace(self._keeping_repeats(shown, laid, dim)._whole(ordered), pending=pending)
+            done = self._whole(ordered, job=self._keeping_repeats(shown, laid, dim))
+            return replace(done, pending=pending)
 
-    def _keeping_repeats(self, shown: VirtualGroup, laid: Arrangement, dim: str) -> _Growth:
-        """The same, with a rule that accepts labels that repeat in the catalog alone."""
+    def _keeping_repeats(self, shown: VirtualGroup, laid: Arrangement, dim: str) -> Job:
+        """How to combine, with a rule that accepts labels that repeat in the catalog alone."""
         index = shown.arrays.get(dim)
         if self.job.rules.overlap != "raise" or index is None or index.dims != (dim,):
-            return self
+            return self.job
         arrays = [each.arrays.get(dim) for each in laid.inputs if isinstance(each, VirtualGroup)]
         theirs, *new = (
             decoded_values(dim, self.read(array), array)
@@ -659,10 +660,9 @@ class _Growth:
             repeats = len(np.unique(theirs)) < len(theirs)
             fits = len(np.unique(added)) == len(added) and not np.isin(added, theirs).any()
         except TypeError:  # labels that cannot be compared: a problem that combining reports
-            return self
-        if not (repeats and fits):
-            return self
-        return replace(self, job=self.job.updated(Job(combine=CombineOptions(overlap="keep"))))
+            return self.job
+        keeping = Job(combine=CombineOptions(overlap="keep"))
+        return self.job.updated(keeping) if repeats and fits else self.job
 
     def _standing_in(
         self, shown: VirtualGroup, inputs: Sequence[Span | VirtualGroup], dim: str
@@ -696,9 +696,14 @@ class _Growth:
             arrays[dim] = written(_in_one_chunk(arrays[dim], before[dim], read))
         return Grown(group, arrays)
 
-    def _whole(self, groups: Sequence[VirtualGroup], noted: Contradicted | None = None) -> Grown:
+    def _whole(
+        self,
+        groups: Sequence[VirtualGroup],
+        noted: Contradicted | None = None,
+        job: Job | None = None,
+    ) -> Grown:
         """Combine groups, among them the catalog or parts of it, as they are."""
-        done = self.job.way.joined(groups, self.job.combining(self.read))
+        done = self.job.way.joined(groups, (job or self.job).combining(self.read))
         if noted is not None:
             done = replace(done, report=noted.told(done.report))
         return self._reusing(done)

@@ -204,13 +204,14 @@ def _note_fill_values(column: Column, dtype: np.dtype[Any], notes: Notes) -> Non
     ]
     if any(_lacks_chunks(column.arrays[number]) for number in unlike):
         cases = column.cases(lambda kind: f"fill value {kind.array.fill_value}")
-        notes.drift("fill-value", column.path, cases, "missing chunks keep reading as in their file")
+        done = "missing chunks keep reading as in their file"
+        notes.drift("fill-value", column.path, cases, done)
 
 
 def _lacks_chunks(array: VirtualArray) -> bool:
     """Whether some chunk of an array may be missing."""
-    return not array.held_blocks.all() or any(
-        not isinstance(manifest, ChunkManifest) or bool((manifest.state == ChunkState.MISSING).any())
+    return not array.held_blocks.all() or not all(
+        isinstance(manifest, ChunkManifest) and (manifest.state != ChunkState.MISSING).all()
         for manifest in array.manifests
     )
 

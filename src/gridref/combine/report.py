@@ -239,10 +239,10 @@ class Combination:
 
     @property
     def summary(self) -> str:
-        """How many files, drifts and problems there are, in words."""
+        """How many files, drifts and problems there are, in words; a layout is no drift."""
         counts = {
             "file": len(self.report.files),
-            "drift": len(self.report),
+            "drift": len(self.report) - len(self.report.of_cause("layout")),
             "problem": len(self.problems),
         }
         return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())

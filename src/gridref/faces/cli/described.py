@@ -86,27 +86,29 @@ def draw_grid(array: VirtualArray, name: str, width: int = 72) -> Text:
     scale = (width - 1) / array.shape[across]
     ends = drawn.ends[0][1:-1] * scale
     cells = np.searchsorted(ends, np.arange(width), side="right").tolist()
-    held = drawn.present.any(axis=0).tolist()
     block_edges, chunk_edges = (
         set(np.rint(places).tolist()) for places in (ends, drawn.chunk_ends[0] * scale)
     )
 
-    def line(left: str, block: str, chunk: str, between: str, right: str) -> Text:
-        """A line of the drawing; without a character for `between`, of what is inside chunks."""
+    def line(left: str, block: str, chunk: str, right: str, inside: Sequence[str]) -> Text:
+        """A line of the drawing; `inside` has the character of each cell, without edges."""
         drawn_line = Text()
         for column, cell in enumerate(cells):
-            mark = between or (" " if held[cell] else "·")
-            mark = chunk if column in chunk_edges else mark
+            mark = chunk if column in chunk_edges else inside[cell]
             mark = block if column in block_edges else mark
             mark = {0: left, width - 1: right}.get(column, mark)
             drawn_line.append(mark, style=COLOURS[cell % len(COLOURS)])
         return drawn_line.append("\n")
 
-    n_rows = 1 if down is None else chunks_along(array)[down]
-    chunk_row, rule = line("┃", "┃", "│", "", "┃"), line("┠", "╂", "┼", "─", "┨")
-    text.append(line("┏", "┳", "┯", "━", "┓"))
-    text.append(rule.join([chunk_row] * min(MAX_ROWS, n_rows)))
-    text.append(line("┗", "┻", "┷", "━", "┛"))
+    n_cells, n_rows = len(ends) + 1, 1 if down is None else chunks_along(array)[down]
+    n_drawn = min(MAX_ROWS, n_rows)
+    middles = (np.arange(n_drawn) + 0.5) / n_drawn * drawn.ends[1][-1]
+    held_rows = drawn.present[np.searchsorted(drawn.ends[1][1:-1], middles, side="right")]
+    rows = (np.where(held, " ", "·").tolist() for held in held_rows)
+    rule = line("┠", "╂", "┼", "┨", "─" * n_cells)
+    text.append(line("┏", "┳", "━", "┓", "━" * n_cells))
+    text.append(rule.join([line("┃", "┃", "│", "┃", inside) for inside in rows]))
+    text.append(line("┗", "┻", "━", "┛", "━" * n_cells))
     if n_rows > MAX_ROWS:
         text.append(f"({n_rows} rows of chunks in all)\n", style="dim")
     return text
@@ -279,9 +281,10 @@ def source_summary(group: CatalogGroup) -> list[str]:
     """Summarise arrays and their sources in lines of text. Reads the manifests."""
     sources = group.source_list  # of files: overviews and overlays have others
     counts = np.zeros(len(ChunkState), np.int64)
-    stored = decoded = 0
+    stored = decoded = n_holes = 0
     for array in group.all_arrays().values():
         decoded += array.nbytes
+        n_holes += int(np.count_nonzero(~array.held_blocks))
         for manifest in dict.fromkeys(array.manifests):
             rows = manifest.take(np.arange(manifest.n_rows))
             counts += np.bincount(rows.state, minlength=len(ChunkState))
@@ -293,6 +296,8 @@ def source_summary(group: CatalogGroup) -> list[str]:
         f"{human_bytes(stored)} stored, {human_bytes(decoded)} decoded",
         f"{len(sources)} sources, {human_bytes(sum(sizes))}",
     ]
+    if n_holes:
+        lines.append(f"blocks in no file: {n_holes} (they read as the fill value)")
     urls = sorted(shown_address(source.url) for source in sources)
     shown = urls if len(urls) <= 4 else [*urls[:2], "…", urls[-1]]
     return lines + [f"  {url}" for url in shown]
