@@ -242,6 +242,15 @@ class GridrefError(Exception):
         return Message(self.reason, f" [{where}]" if where else "")
 
     @property
+    def explained(self) -> Message:
+        """The message, and the command that prints cause and remedy."""
+        return Message(
+            self.message,
+            "\n" if "\n" in self.message else " ",
+            f"(see gridref --explain {self.kind})",
+        )
+
+    @property
     def options(self) -> tuple[Option, ...]:
         """The options that the message names, each with a value."""
         return self.message.options
@@ -326,11 +335,10 @@ class FilesFailedError(ScanError):
         self.failures = tuple(failures)
         self.why = why
         tail = Message(" (", why, ")") if why else ""
-        head = Message(f"{len(self.failures)} files cannot be scanned", tail, ":")
+        head = Message(f"{number_of(len(self.failures), 'file')} cannot be scanned", tail, ":")
         lines = []
         for first, *others in by_reason(self.failures, lambda failure: str(failure.reason)):
-            n = len(others)
-            more = f" and {n} more file{'s'[: n > 1]}" if others else ""
+            more = f" and {number_of(len(others), 'more file')}" if others else ""
             lines.append(Message(first.message, more))
         super().__init__(_listed(head, lines))
 
@@ -517,6 +525,11 @@ class Problem:
         return Message(head, self.message, f" [{shown}{more}]" if shown else "")
 
 
+def number_of(n: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: ``1 file``, ``2 files``, ``3 axes``."""
+    return f"{n} {noun if n == 1 else plural or f'{noun}s'}"
+
+
 def by_reason[T](entries: Iterable[T], reason_of: Callable[[T], str]) -> list[list[T]]:
     """Group entries whose reasons differ only in numbers."""
     found: dict[str, list[T]] = {}
@@ -583,8 +596,7 @@ class CombineError(GridrefError, ValueError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        count = len(self.problems)
-        head = f"{count} problem{'s' if count != 1 else ''} in combining:"
+        head = f"{number_of(len(self.problems), 'problem')} in combining:"
         super().__init__(_listed(head, problems_in_short(self.problems)))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -45,7 +45,18 @@ def test_the_command_line_explains(kind: str) -> None:
     told = CliRunner().invoke(app, ["--explain", kind])
     assert told.exit_code == 0
     assert told.stdout.startswith(f"## {kind}\n")
-    assert SECTIONS.get(kind, f"\n| `{kind}` |").strip() in told.stdout
+    assert SECTIONS.get(kind, f"| `{kind}` |").split("`")[1] in told.stdout
+    assert "](" not in told.stdout
+    named = re.findall(r"`(\w+)=", told.stdout)
+    assert {*named} <= {"prefixes", "pending", "group"}  # of Python alone
+
+
+def test_the_command_line_spells_options_as_commands_do() -> None:
+    told = CliRunner().invoke(app, ["--explain", "CombineError"]).stdout
+    assert set(PROBLEM_CAUSES) <= {*re.findall(r"^\| `([\w-]+)` \|", told, re.MULTILINE)}
+    assert "`--overlap keep` keeps all" in told
+    assert "`--layout ragged`" in told
+    assert "drift (docs/drift.md) shows every" in told
 
 
 def test_errors_say_where_they_are_explained() -> None:

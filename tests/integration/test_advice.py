@@ -612,7 +612,7 @@ TESTED_ELSEWHERE = {
     ),
     **_all(
         "errors.md shape-differs",
-        "layout=",
+        "layout=Ragged()",
         by=_RAGGED + "test_ragged_has_all_samples_and_how_many_each_file_has",
     ),
     **{
@@ -712,6 +712,8 @@ NO_ADVICE = {
     ("faces/xarray/opening.py", "combine='nested'"),  # that xarray needs for concat_dim
     ("combine/instances.py", "concat_dim="),  # what the caller is asked to choose, with an example
     ("api/combining.py", "stack='time'"),
+    ("errors.md dimension-missing", "concat_dim="),  # what the caller is asked to choose
+    ("errors.md variable-damaged", "join="),
     ("api/changes.py", "concat_dim='time'"),
     ("api/changes.py", "concat_dim='time'"),
     ("api/layout/discovery.py", "concat_dim='time'"),

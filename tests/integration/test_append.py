@@ -844,13 +844,32 @@ def test_files_that_do_not_fit_are_told_and_tried_again(
     done = run_command("watch", cube, incoming, "--once")
     assert done.returncode == 1
     assert done.stdout == f"appended {incoming / months[1].name}\n"
-    assert "002.nc: CombineError" in done.stderr
+    assert "002.nc: 1 problem in combining:" in done.stderr
+    assert "(see gridref --explain combine)" in done.stderr
     assert "half.nc: " in done.stderr
     shutil.copy2(months[3], incoming / "half.nc")
     month(incoming, 2)
     done = run_command("watch", cube, incoming, "--once")
     assert (done.returncode, done.stderr) == (0, "")
     assert_shows(cube, months[:4])
+
+
+def test_what_watching_advises_can_be_given(
+    months: list[Path], incoming: Path, tmp_path: Path
+) -> None:
+    cube = tmp_path / "cube"
+    built(months[:1], cube)
+    with xr.open_dataset(months[1], decode_times=False) as ds:
+        ds.assign(other=ds.tas).to_netcdf(incoming / "1.nc")
+    done = run_command("watch", cube, incoming, "--once")
+    assert done.returncode == 1
+    assert "--join outer" in done.stderr
+    with pytest.raises(TypeError, match="overlaps"):
+        watch(cube, incoming, once=True, overlaps="first")
+    done = run_command("watch", cube, incoming, "--once", "--join", "outer", "--allow", "*")
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = xr.open_dataset(f"gridref::{cube}", engine="zarr")
+    assert shown.other.notnull().sum() == ds.tas.size
 
 
 def test_files_that_are_written_to_are_left(

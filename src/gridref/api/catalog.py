@@ -725,6 +725,7 @@ class Catalog(CatalogGroup):
         once: bool = False,
         rechunk: bool = False,
         on_round: Callable[[Watch], object] | None = None,
+        **options: Any,
     ) -> Watch:
         """Append new files as they arrive, until interrupted.
 
@@ -748,6 +749,8 @@ class Catalog(CatalogGroup):
             except overviews that are not in the catalog's folder.
         on_round
             Called after each round.
+        **options
+            Options of `append`, like ``combine``.
 
         Returns
         -------
@@ -761,20 +764,22 @@ class Catalog(CatalogGroup):
         CatalogError
             If the catalog cannot be opened or written.
         """
-        url, options, allow = self._kept.url, self._kept.storage_options, self._kept.allow
+        url, storage_options, allow = self._kept.url, self._kept.storage_options, self._kept.allow
+        inspect.signature(self.append).bind((), **options)
         if (files is None) == (events is None):
             raise InvalidRequestError("nothing to watch: name files, or give a file of events")
-        listed = partial(_listed, files, options)
+        listed = partial(_listed, files, storage_options)
         new = listed if events is None else _Events(Path(events))
         while True:
-            opened = open_catalog(url, storage_options=options, allow=allow)
+            opened = open_catalog(url, storage_options=storage_options, allow=allow)
             known = {source.url for source in opened.source_list}
             found = [
                 file for file in new() if file not in known and _is_settled(file, settle_seconds)
             ]
-            done = _appended(opened, found)
+            done = _appended(opened, found, options)
             if rechunk and done.appended:
-                done = _rechunked(open_catalog(url, storage_options=options, allow=allow), done)
+                opened = open_catalog(url, storage_options=storage_options, allow=allow)
+                done = _rechunked(opened, done)
             if on_round is not None:
                 on_round(done)
             if once:
@@ -1255,23 +1260,23 @@ def _is_settled(file: str, seconds: float) -> bool:
         return True  # appending it says what is wrong
 
 
-def _appended(catalog: Catalog, files: Sequence[str]) -> Watch:
+def _appended(catalog: Catalog, files: Sequence[str], options: Mapping[str, Any]) -> Watch:
     """Append files at once, or one by one where some do not fit."""
     if not files:
         return Watch(catalog.info.snapshot)
     try:
-        return Watch(catalog.append(list(files)).info.snapshot, tuple(files))
+        return Watch(catalog.append(list(files), **options).info.snapshot, tuple(files))
     except GridrefError as error:
         if len(files) == 1:
-            return Watch(catalog.info.snapshot, failed={files[0]: _reason(error)})
+            return Watch(catalog.info.snapshot, failed={files[0]: error.explained})
     appended: list[str] = []
     failed: dict[str, str] = {}
     for file in files:
         try:
-            catalog = catalog.append(file)
+            catalog = catalog.append(file, **options)
             appended.append(file)
         except GridrefError as error:
-            failed[file] = _reason(error)
+            failed[file] = error.explained
     return Watch(catalog.info.snapshot, tuple(appended), failed)
 
 
@@ -1284,7 +1289,7 @@ def _rechunked(catalog: Catalog, done: Watch) -> Watch:
         try:
             catalog = catalog.rechunk(array)
         except GridrefError as error:
-            failed[f"overlays of {array}"] = _reason(error)
+            failed[f"overlays of {array}"] = error.explained
     for info, entry in out_of_date(catalog):
         try:
             catalog = catalog.overviews(
@@ -1295,9 +1300,5 @@ def _rechunked(catalog: Catalog, done: Watch) -> Watch:
                 codec=entry.codec,
             )
         except GridrefError as error:
-            failed[f"overviews of {info.array}"] = _reason(error)
+            failed[f"overviews of {info.array}"] = error.explained
     return replace(done, snapshot=catalog.info.snapshot, failed=failed)
-
-
-def _reason(error: GridrefError) -> str:
-    return f"{type(error).__name__}: {error}"

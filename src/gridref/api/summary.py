@@ -13,7 +13,8 @@ from typing import Any
 
 from gridref import errors
 from gridref.api.layout.sources import KEPT, REPLACED
-from gridref.combine.labels import ORDER_KEPT, label_text
+from gridref.combine.columns import label_text
+from gridref.combine.labels import ORDER_KEPT
 from gridref.errors import LeftOutWarning, Message, SkippedFilesWarning, by_reason
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import LabelEnds

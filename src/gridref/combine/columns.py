@@ -8,6 +8,7 @@ A `Column` holds one variable of all inputs that have it. Inputs whose metadata 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,7 @@ from gridref.combine.options import CombineOptions
 from gridref.combine.report import Drift, DriftReport
 from gridref.errors import Message, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import DAY_NS, TimeBase, is_time_like
 from gridref.model.scan_report import LEFT_OUT
 
 
@@ -314,6 +316,23 @@ def text_beside(value: Any, other: Any) -> str:
     alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(text, known, strict=False))
     start = max(0, sum(1 for _ in alike) - 20)
     return f"...{text[start : start + 54]}..."
+
+
+_UNIX_EPOCH_NS = 2_440_588 * DAY_NS
+"""1970-01-01, as `TimeBase` counts: the Julian day number of its noon."""
+
+
+def label_text(label: Any, attrs: Mapping[str, Any]) -> str:
+    """A label in words; a number that counts time as a date, where the calendar is everyday's."""
+    base = TimeBase.of(attrs) if isinstance(label, np.number) else None
+    real = base is not None and base.calendar in ("standard", "proleptic_gregorian")
+    if base is None or not real or not math.isfinite(label):
+        return f"{label} {attrs['units']}" if is_time_like(attrs) else str(label)
+    moment = base.epoch_ns - _UNIX_EPOCH_NS + round(label.item() * base.unit_ns)
+    if abs(moment) >= 2**63:
+        return str(label)
+    text = str(np.datetime64(moment, "ns").astype("M8[s]"))
+    return text.removesuffix("T00:00:00")
 
 
 def _one_line(value: Any) -> str:

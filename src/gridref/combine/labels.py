@@ -7,7 +7,6 @@ inputs one place, in the order of labels.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.combine.boxes import Runs, counted, stretches
-from gridref.combine.columns import Column, Notes
+from gridref.combine.columns import Column, Notes, label_text
+from gridref.combine.report import Drift
 from gridref.combine.rules.packing import Packing
 from gridref.combine.values import Values
-from gridref.errors import Message, Option
+from gridref.errors import Message, Option, number_of
 from gridref.model.array import VirtualArray
-from gridref.model.conventions import DAY_NS, TimeBase, is_time_like
 from gridref.typing import Int64Array
 
 # Order of labels that overlap, repeat, leave gaps or are out of order
@@ -173,7 +172,7 @@ def order_labels(
         message = f"labels interleave: keeping one of each takes {n_pieces} pieces; sort them first"
         notes.problem("overlap", column.path, message, concerned, drop=False)
         return None
-    case = {f"{int(repeated.sum())} labels that repeat": concerned}
+    case = {number_of(len(np.unique(everything[repeated])), "repeated label"): concerned}
     notes.drift("overlap", column.path, case, f"the {rule} of each is kept")
     return order
 
@@ -230,9 +229,12 @@ def _note_gaps(
     if not inside or not len(between):
         return
     wide = np.flatnonzero(between > 1.5 * max(inside))
-    if len(wide):
-        case = {"labels jump before": [files[number + 1] for number in wide.tolist()]}
-        notes.drift("gap", column.path, case, "left as they are")
+    cases: dict[str, list[int]] = {}
+    for at in wide[: Drift.MAX_CASES].tolist():
+        ends = (label_text(label, column.first.attrs) for label in (lasts[at], firsts[at + 1]))
+        cases[f"nothing between {' and '.join(ends)}"] = [files[at + 1]]
+    if cases:
+        notes.drift("gap", column.path, cases, "left as it is", len(wide))
 
 
 def _distances(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
@@ -268,7 +270,7 @@ def _report_overlap(
     notes: Notes,
 ) -> None:
     labels = np.unique(repeated)
-    shown = ", ".join(str(label) for label in labels[:3].tolist())
+    shown = ", ".join(label_text(label, column.first.attrs) for label in labels[:3])
     more = f", ... ({len(labels)} in all)" if len(labels) > 3 else ""
     message = Message(
         f"labels occur more than once: {shown}{more}; ",
@@ -296,9 +298,6 @@ def fall(labels: Sequence[NDArray[Any]]) -> bool:
 
 
 # Places of each input's labels among the labels of all, along one dimension
-
-_UNIX_EPOCH_NS = 2_440_588 * DAY_NS
-"""1970-01-01, as `TimeBase` counts: the Julian day number of its noon."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,19 +329,6 @@ class Places:
         first, last = (label_text(self.labels[at], attrs) for at in (start, stop - 1))
         (dim,) = self.coordinate.dims
         return f"{dim} {first}" + (f" to {last}" if stop - start > 1 else "")
-
-
-def label_text(label: Any, attrs: Mapping[str, Any]) -> str:
-    """A label in words; a number that counts time as a date, where the calendar is everyday's."""
-    base = TimeBase.of(attrs) if isinstance(label, np.number) else None
-    real = base is not None and base.calendar in ("standard", "proleptic_gregorian")
-    if base is None or not real or not math.isfinite(label):
-        return f"{label} {attrs['units']}" if is_time_like(attrs) else str(label)
-    moment = base.epoch_ns - _UNIX_EPOCH_NS + round(label.item() * base.unit_ns)
-    if abs(moment) >= 2**63:
-        return str(label)
-    text = str(np.datetime64(moment, "ns").astype("M8[s]"))
-    return text.removesuffix("T00:00:00")
 
 
 def united(

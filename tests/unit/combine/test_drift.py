@@ -472,6 +472,20 @@ def test_overlaps_are_an_error_by_default() -> None:
     assert "overlap='first'" in found["overlap"]
 
 
+def dated(*days: int) -> VirtualGroup:
+    labels = numbers(days).with_changes(attrs={"units": "days since 2024-06-01"})
+    return group(time=labels, v=numbers(days))
+
+
+def test_labels_that_count_time_are_reported_as_dates() -> None:
+    repeating = [dated(0, 1, 2), dated(1, 2, 3)]
+    assert "once: 2024-06-02, 2024-06-03;" in problems(*repeating)["overlap"]
+    shown = combine(repeating, "time", read=read_slowly, options=CombineOptions(overlap="first"))
+    assert "2 repeated labels -> the first" in str(shown.report)
+    gap = str(combine([dated(0, 1), dated(8, 9)], "time", read=read_slowly).report)
+    assert "file 2: nothing between 2024-06-02 and 2024-06-09 -> left as it is" in gap
+
+
 @pytest.mark.parametrize("rule", ["first", "last"])
 def test_overlaps_are_trimmed_inside_chunks(rule: str) -> None:
     files = [

@@ -10,7 +10,8 @@ import pytest
 
 from gridref.combine import Along, CombineOptions, Hypercube, combine
 from gridref.combine.boxes import Runs
-from gridref.combine.labels import LabelOrder, Places, fall, label_text
+from gridref.combine.columns import label_text
+from gridref.combine.labels import LabelOrder, Places, fall
 from gridref.combine.rules.joined_labels import reindex
 from gridref.combine.values import same_values
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.api.layout.labels import Label, LabelPattern, duration_seconds
-from gridref.combine.columns import source_name
-from gridref.combine.labels import label_text
+from gridref.combine.columns import label_text, source_name
 from gridref.combine.options import Read
 from gridref.combine.report import DriftReport
 from gridref.errors import InvalidRequestError, Message, Option, Place

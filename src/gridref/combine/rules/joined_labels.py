@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.combine.boxes import stretches
-from gridref.combine.columns import Column, Notes
+from gridref.combine.columns import Column, Notes, label_text
 from gridref.combine.rules.packing import Packing, no_data_of, unpack_all
 from gridref.combine.values import Values, same_values
-from gridref.errors import Message, NotRepresentableError, Option
+from gridref.errors import Message, NotRepresentableError, Option, number_of
 from gridref.model.array import VirtualArray
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate, missing_like
@@ -95,13 +95,11 @@ def _label_positions(
     if rule == "override" and len({len(own) for own, _ in distinct.values()}) > 1:
         return None
     target = _target(rule, [own for own, _ in distinct.values()], in_order)
-    cases: dict[str, list[int]] = {}
+    first, cases = column.first, dict[str, list[int]]()
     for own, files in distinct.values():
-        cases.setdefault(_described(own), []).extend(files)
-    notes.drift(
-        "labels", column.path, cases, Message(Option("join", rule), f": {_described(target)}")
-    )
-    first = column.first
+        cases.setdefault(_described(own, first.attrs), []).extend(files)
+    resolution = Message(Option("join", rule), f": {_described(target, first.attrs)}")
+    notes.drift("labels", column.path, cases, resolution)
     joined = VirtualArray.from_numpy(target, first.dims, first.attrs, first.fill_value)
     by_file: dict[int, Indices] = {}
     if rule != "override":
@@ -173,10 +171,11 @@ def _indices(own: NDArray[Any], target: NDArray[Any]) -> Indices:
     return np.where(own[order[at]] == target, order[at], -1)
 
 
-def _described(labels: NDArray[Any]) -> str:
+def _described(labels: NDArray[Any], attrs: Mapping[str, Any]) -> str:
     if not len(labels):
         return "no labels"
-    return f"{len(labels)} labels, {labels[0]} to {labels[-1]}"
+    first, last = (label_text(labels[end], attrs) for end in (0, -1))
+    return f"{number_of(len(labels), 'label')}, {first} to {last}"
 
 
 def align_labels(

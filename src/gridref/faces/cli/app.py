@@ -106,17 +106,12 @@ def main() -> None:
     except GridrefError as error:
         if debug:
             raise
-        _end(f"{spelled(error.message)}{_reference(error)}", 1)
+        _end(spelled(error.explained), 1)
     except _UsageError as error:
         if not arguments:
             sys.exit(2)  # the help that was shown says it all
         path = error.ctx.command_path if error.ctx is not None else "gridref"
         _end(f"{error.format_message()} (see {path} --help)", 2)
-
-
-def _reference(error: GridrefError) -> str:
-    """Where cause and remedy stand: behind one line, or below several."""
-    return f"{'\n' if '\n' in str(error) else ' '}(see gridref --explain {error.kind})"
 
 
 _QUIET_DASK = "{'distributed': 'critical', 'distributed.client': 'critical'}"

@@ -43,7 +43,10 @@ Amend = Annotated[
 ]
 
 
-@takes({name: kind for name, kind in BUILD_OPTIONS.items() if name not in OF_A_BUILD})
+_OF_AN_APPEND = {name: kind for name, kind in BUILD_OPTIONS.items() if name not in OF_A_BUILD}
+
+
+@takes(_OF_AN_APPEND)
 def append_command(
     catalog: Catalog,
     files: SomeFiles = None,
@@ -366,10 +369,11 @@ def overviews_command(
 
 
 def _opened(catalog: str, options: dict[str, Any]) -> OpenedCatalog:
-    """The catalog, with its storage options taken out of those of a command."""
+    """The catalog, with the options that open it taken out of those of a command."""
     from gridref.api.catalog import open_catalog
 
-    return open_catalog(catalog, storage_options=options.pop("storage_options", None))
+    own = {name: options.pop(name) for name in ("storage_options", "allow") if name in options}
+    return open_catalog(catalog, **own)
 
 
 def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:
@@ -396,6 +400,7 @@ def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:
 # ``gridref watch``
 
 
+@takes(_OF_AN_APPEND)
 def watch_command(
     catalog: Catalog,
     files: SomeFiles = None,
@@ -408,20 +413,20 @@ def watch_command(
     ] = None,
     every: Annotated[str, typer.Option(help="Time between rounds: 10s, 5m, 1h.")] = "60s",
     settle: Annotated[
-        str, typer.Option(help="Wait with local files that changed within this time.")
+        str, typer.Option(help="Wait until local files have not changed for this time.")
     ] = "0s",
     once: Annotated[bool, typer.Option("--once", help="Run one round only.")] = False,
     rechunk: Annotated[
         bool,
         typer.Option("--rechunk", help="Bring overlays and overviews up to date after an append."),
     ] = False,
-    storage_options: StorageOptions = None,
+    **options: Any,
 ) -> None:
     """Append new files as they arrive, until interrupted.
 
     You can stop and start it at any moment, because its only memory is the catalog. If a file
     cannot be appended, it is reported and tried again in every round. With --once, the exit status
-    is then 1.
+    is then 1. Options say how files are combined with the catalog, as for gridref append.
 
     Examples
     --------
@@ -442,11 +447,11 @@ def watch_command(
             echo(f"appended {file}")
         for file, reason in done.failed.items():
             if told.get(file) != reason:
-                echo(f"left out {file}: {reason}", err=True)
+                echo(f"left out {file}: {spelled(reason)}", err=True)
         told.clear()
         told.update(done.failed)
 
-    opened = opened_catalog(catalog, storage_options)
+    opened = _opened(catalog, options)
     done = opened.watch(
         files,
         events=events,
@@ -455,6 +460,7 @@ def watch_command(
         once=once,
         rechunk=rechunk,
         on_round=tell,
+        **call_options(options),
     )
     if done.failed:
         raise typer.Exit(1)

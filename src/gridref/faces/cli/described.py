@@ -250,7 +250,7 @@ def _map(array: VirtualArray, labels: dict[str, VirtualArray]) -> _Map:
 
 def _texts(axis: GridAxis, labels: VirtualArray | None) -> list[str]:
     """The first label of each block, else its number."""
-    from gridref.combine.labels import label_text
+    from gridref.combine.columns import label_text
     from gridref.combine.values import inline_values
 
     starts = axis.starts(np.arange(axis.n_chunks))

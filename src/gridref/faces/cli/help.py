@@ -5,6 +5,7 @@ Typer renders help as Markdown, which takes stars and underscores out of ``*/202
 
 from __future__ import annotations
 
+import ast
 import copy
 import re
 import sys
@@ -15,8 +16,9 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 import gridref
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, Message, Option
 from gridref.faces.cli.console import Console, echo
+from gridref.faces.cli.options import spelled
 
 MAKE, LOOK, CHANGE, SHARE = "Make catalogs", "Look at catalogs", "Change catalogs", "Share catalogs"
 
@@ -26,6 +28,7 @@ COMMON = {
     "plan": (*_LAYING_OUT, "expect", "as_json", "files_from", "storage_options"),
     "append": ("at", "declare", "step", "amend", "concat_dim", "join", "overlap", "on_error",
                "storage_options"),
+    "watch": ("events", "every", "settle", "once", "rechunk", "join", "overlap", "storage_options"),
     "info": ("output", "select", "as_json", "snapshot", "view", "shards", "chunks", "allow",
              "storage_options"),
     "rechunk": ("chunks", "where", "to", "shards", "codec", "memory", "executor", "update", "drop",
@@ -93,14 +96,16 @@ def print_explanation(kind: str) -> None:
     Parameters
     ----------
     kind
-        Its name. ``all`` lists all kinds of errors.
+        Its name, or that of its class. ``all`` lists all kinds of errors.
 
     Raises
     ------
     InvalidRequestError
         If there is no such kind.
     """
-    sections = _sections()
+    sections = {name: _for_commands(text) for name, text in _sections().items()}
+    of_class = (name for name, text in sections.items() if text.startswith(f"\n`{kind}`"))
+    kind = next(of_class, kind)
     if kind == "all":
         _list_kinds(sections)
     elif kind in sections:
@@ -114,6 +119,31 @@ def _sections() -> dict[str, str]:
     installed = Path(gridref.__file__).parent / _NAME
     page = installed if installed.is_file() else Path(__file__).parents[4] / "docs" / _NAME
     return dict(_SECTION.findall(page.read_text(encoding="utf-8")))
+
+
+_OPTION = re.compile(r"""\b([a-z_]+)=("[^"]*"|'[^']*'|\[\.{3}\]|[A-Z]\w*\([^)]*\)|True)?""")
+_LINK = re.compile(r"\[([^]]*)\]\(([\w/-]+\.md)[^)]*\)")
+
+
+def _for_commands(text: str) -> str:
+    """A text of the page as commands spell options, with links as names of pages."""
+    text = re.sub(r"`(?![\w.]+\()[^`]*`", lambda code: _OPTION.sub(_as_commands, code[0]), text)
+    text = re.sub(r"(`[^`]*`)\s\(\1\)", r"\1", text)
+    return _LINK.sub(r"\1 (docs/\2)", re.sub(rf"\({_LINK.pattern}\)", r"(docs/\2)", text))
+
+
+def _as_commands(found: re.Match[str]) -> str:
+    name, value = found.groups()
+    if value is None or value == "[...]":
+        written = spelled(Message(Option(name))).removesuffix(" ...")
+    elif value.endswith(")"):
+        call: Any = ast.parse(value.replace("...", "'...'"), mode="eval").body
+        kind = getattr(gridref, call.func.id)
+        given = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+        written = spelled(Message(Option(name, kind(*map(ast.literal_eval, call.args), **given))))
+    else:
+        written = spelled(Message(Option(name, ast.literal_eval(value))))
+    return written if written.startswith("-") else found[0]
 
 
 def _of_cause(sections: dict[str, str], cause: str) -> str:
