@@ -35,6 +35,7 @@ from gridref.formats.kerchunk import Reference, parse_references, scan_reference
 from gridref.formats.parsers import references_of_manifests
 from gridref.io.address import options_of_store, uri_of
 from gridref.model.array import VirtualGroup
+from gridref.model.conventions import listed_coordinates
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata
 from gridref.options import option_values
@@ -206,20 +207,16 @@ def _manifest_group(
 def _manifests_below(export: Export, group: VirtualGroup, path: str) -> ManifestGroup:
     head = f"{path}/" if path else ""
     document = export.space.document(path) or {}
+    # VirtualiZarr looks in the group for what arrays list.
+    listed = listed_coordinates(group.arrays.values(), group.attrs) & group.arrays.keys()
     return ManifestGroup(
         {name: _manifest_array(export, f"{head}{name}") for name in group.arrays},
         {
             name: _manifests_below(export, below, f"{head}{name}")
             for name, below in group.groups.items()
         },
-        {**document.get("attributes", {}), "coordinates": " ".join(_coordinates(group))},
+        {**document.get("attributes", {}), "coordinates": " ".join(sorted(listed))},
     )
-
-
-def _coordinates(group: VirtualGroup) -> list[str]:
-    """The arrays that others name as coordinates: VirtualiZarr looks for them in the group."""
-    named = (str(array.attrs.get("coordinates", "")).split() for array in group.arrays.values())
-    return sorted({name for names in named for name in names if name in group.arrays})
 
 
 def _manifest_array(export: Export, path: str) -> ManifestArray:

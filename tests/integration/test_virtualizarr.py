@@ -142,6 +142,16 @@ def test_a_group_becomes_a_virtual_dataset() -> None:
     xr.testing.assert_equal(through_icechunk(virtual), xr.open_dataset(MONTH, engine="netcdf4"))
 
 
+def test_coordinates_that_only_the_group_lists_stay_coordinates(tmp_path: Path) -> None:
+    written = xr.Dataset({"v": ("x", [1.0, 2.0])}, {"area": ("y", [3.0, 4.0])})
+    written.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    group = gridref.scan(tmp_path / "a.nc")
+    assert group.attrs["coordinates"] == "area"
+    virtual = gridref.virtualizarr.to_virtualizarr(group)
+    assert set(virtual.coords) == {"area"}
+    xr.testing.assert_equal(through_icechunk(virtual, tmp_path), written)
+
+
 def test_uneven_chunks_are_refused_by_name_and_small_arrays_written_decoded() -> None:
     files = [SAMPLES / f"daily_2023-{month:02}.nc" for month in (1, 2, 3)]
     cube = gridref.concat([gridref.scan(file) for file in files], "time")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import GridrefError, NotRepresentableError, Place
 from gridref.model.array import VirtualArray
-from gridref.model.conventions import wkt_of
+from gridref.model.conventions import listed_coordinates, wkt_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,13 +25,10 @@ MEANING_ATTRIBUTES = ("units", "calendar", *PACKING_ATTRIBUTES)
 def coordinate_names(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any]) -> set[str]:
     """Coordinates of a group: labels of dimensions, and what ``coordinates`` attributes name.
 
-    See the CF conventions, 5; `attrs` are those of the group.
+    `attrs` are those of the group.
     """
-    texts = [array.attrs.get("coordinates") for array in arrays.values()]
-    texts.append(attrs.get("coordinates"))
-    words = {word for text in texts if isinstance(text, str) for word in text.split()}
     labels = {name for name, array in arrays.items() if array.dims == (name,)}
-    return labels | (words & set(arrays))
+    return labels | (listed_coordinates(arrays.values(), attrs) & arrays.keys())
 
 
 def decoded(name: str, variable: xr.Variable, *, decode_times: bool) -> xr.Variable:

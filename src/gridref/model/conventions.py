@@ -41,6 +41,12 @@ def referred_names(arrays: Iterable[VirtualArray]) -> set[str]:
     return names
 
 
+def listed_coordinates(arrays: Iterable[VirtualArray], attrs: Mapping[str, Any]) -> set[str]:
+    """Names that arrays, or their group by `attrs`, list as coordinates (CF conventions, 5)."""
+    every = (attrs, *(array.attrs for array in arrays))
+    return {name for each in every for name in text_of(each, "coordinates").split()}
+
+
 # The direction of a coordinate
 
 _DIRECTIONS: Mapping[str, Mapping[str, str]] = {

@@ -25,7 +25,14 @@ from gridref.combine.mosaic import Raster, read_raster
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import DAY_NS, TimeBase, duration_base, is_time_like, text_of
+from gridref.model.conventions import (
+    DAY_NS,
+    TimeBase,
+    duration_base,
+    is_time_like,
+    listed_coordinates,
+    text_of,
+)
 
 _ATTRIBUTES = {
     "source_id": "model",
@@ -182,7 +189,7 @@ class Facts:
         """
         held = [group.all_arrays() for group in self.groups]
         largest = max(held[0].values(), key=lambda array: array.size, default=None)
-        named = {w for a in held[0].values() for w in str(a.attrs.get("coordinates", "")).split()}
+        named = listed_coordinates(held[0].values(), {})
         orders: dict[str, set[tuple[int, ...]]] = {}
         for path, array in held[0].items():
             if array.ndim != 1 or _is_index(path, array) or not is_time_like(array.attrs):
@@ -425,8 +432,7 @@ class Facts:
     def scalars(self, others: Sequence[str]) -> Iterable[Source]:
         """Scalar coordinates that differ, but for those of other dimensions."""
         first = self.groups[0].arrays
-        named = {w for a in first.values() for w in str(a.attrs.get("coordinates", "")).split()}
-        named |= set(str(self.groups[0].attrs.get("coordinates", "")).split())
+        named = listed_coordinates(first.values(), self.groups[0].attrs)
         standard = {text_of(array.attrs, "standard_name") for array in first.values()}
         for name, array in first.items():
             own_name = text_of(array.attrs, "standard_name")

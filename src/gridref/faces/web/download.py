@@ -25,7 +25,7 @@ from gridref.faces.web.levels import Level
 from gridref.faces.web.meaning import below, groups_around
 from gridref.faces.web.part import GoesOn, Part, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import referred_names, text_of
+from gridref.model.conventions import listed_coordinates, referred_names
 from gridref.serve.reader import Reader
 
 MOST_ELEMENTS = 2**26
@@ -109,7 +109,7 @@ class Selected:
                     )
 
         level = Level.of(group, path)
-        listed = _listed(holder)
+        listed = listed_coordinates(holder.arrays.values(), holder.attrs)
         names = [n for n, each in holder.arrays.items() if n in listed or each.dims == (n,)]
         take((below(own, name) for name in names), is_label=True)
         take((*level.coordinates, *level.located_by), is_label=True)
@@ -125,12 +125,6 @@ class Selected:
     def name(self) -> str:
         """The array's name."""
         return self.part.path.rpartition("/")[2]
-
-
-def _listed(holder: VirtualGroup) -> set[str]:
-    """Names that a group, or any array in it, lists as coordinates."""
-    attrs = (holder.attrs, *(array.attrs for array in holder.arrays.values()))
-    return {name for each in attrs for name in text_of(each, "coordinates").split()}
 
 
 def plain_attribute(value: Any) -> Any:
