@@ -128,8 +128,9 @@ def chunks_of_pieces(
     start, count = (each * itemsize for each in chunk_runs(shape, chunk_shape))
     which = np.searchsorted(first, start, side="right") - 1
     offset: Int64Array = np.array([piece.offset for piece in pieces], np.int64)
-    sources = {source: number for number, source in enumerate(dict.fromkeys(p[0] for p in pieces))}
-    numbers = np.array([sources[piece.source] for piece in pieces], np.int32)
+    sources = list(dict.fromkeys(piece.source for piece in pieces))
+    number_of = {source: number for number, source in enumerate(sources)}
+    numbers = np.array([number_of[piece.source] for piece in pieces], np.int32)
     manifest = ChunkManifest.from_columns(
         sources, source=numbers[which], offset=offset[which] + start - first[which], length=count
     )

@@ -80,8 +80,6 @@ def scan(location: Location, options: ScanOptions) -> VirtualGroup:
         try:
             group = _described(files, location.head, options, findings)
             return group.with_changes(report=findings.report(options))
-        except GridrefError as error:
-            raise error.located(Place(source=file.name)) from error.__cause__
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
             # Tags of any type and value meet here; every failure must end in this error.
             reason = f"the tags of the file contradict each other: {error}"
