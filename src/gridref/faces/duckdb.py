@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, override
 
@@ -32,6 +32,25 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import verb
 from gridref.typing import Int64Array
 
+
+class _Noting:
+    """A table that keeps the error that ended its reading; DuckDB passes on its text only."""
+
+    error: GridrefError | None = None
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except GridrefError as error:
+            self.error = error
+            raise
+
+    def _noted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with self._noting():
+            yield from batches
+
+
 # A variable as a table: a row for each element, read only if a query needs it
 
 _MOST_PIECES = 1024
@@ -39,18 +58,13 @@ _MOST_PIECES = 1024
 _BATCH_ROWS = 1 << 20
 
 
-class ValueTable(pyarrow.dataset.InMemoryDataset):
+class ValueTable(_Noting, pyarrow.dataset.InMemoryDataset):
     """A variable as a table, with a column for each dimension, and its values.
 
     Parameters
     ----------
     group, path
         The variable, which xarray decodes; missing values are null.
-
-    Attributes
-    ----------
-    error
-        What ended the reading; DuckDB passes on its text only.
     """
 
     def __init__(self, group: VirtualGroup, path: str) -> None:
@@ -62,7 +76,6 @@ class ValueTable(pyarrow.dataset.InMemoryDataset):
             str(dim): _as_arrow(opened[dim].values if dim in opened.coords else np.arange(length))
             for dim, length in opened[name].sizes.items()
         }
-        self.error: GridrefError | None = None
         value = "value" if "value" not in self._labels else "value_"
         none = _as_arrow(self._values[(slice(0, 0),) * self._values.ndim].values.reshape(-1))
         columns = {**self._labels, value: none}
@@ -78,15 +91,8 @@ class ValueTable(pyarrow.dataset.InMemoryDataset):
     ) -> pyarrow.dataset.Scanner:
         """Scan the rows that may fulfil a filter, and give those that do."""
         wanted = [self._places(name, labels, filter) for name, labels in self._labels.items()]
-        batches = pa.RecordBatchReader.from_batches(self.schema, self._noting(wanted))
+        batches = pa.RecordBatchReader.from_batches(self.schema, self._noted(self.batches(wanted)))
         return pyarrow.dataset.Scanner.from_batches(batches, columns=columns, filter=filter)
-
-    def _noting(self, wanted: list[Int64Array]) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from self.batches(wanted)
-        except GridrefError as error:
-            self.error = error
-            raise
 
     def batches(self, wanted: list[Int64Array]) -> Iterator[pa.RecordBatch]:
         """Read the elements at some places of each dimension, in C order within each batch."""
@@ -234,34 +240,17 @@ def _duckdb() -> Any:
     return duckdb
 
 
-class _Table:
-    """A table that DuckDB reads, as often as it likes, over Arrow's PyCapsule interface.
-
-    Attributes
-    ----------
-    error
-        What ended the reading; DuckDB passes on its text only.
-    """
+class _Table(_Noting):
+    """A table that DuckDB reads, as often as it likes, over Arrow's PyCapsule interface."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self.error: GridrefError | None = None
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        try:
+        with self._noting():
             rows = self._rows()
-        except GridrefError as error:
-            self.error = error
-            raise
-        reader = pa.RecordBatchReader.from_batches(rows.schema, self._noting(rows))
+        reader = pa.RecordBatchReader.from_batches(rows.schema, self._noted(rows))
         return reader.__arrow_c_stream__(requested_schema)
-
-    def _noting(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from rows
-        except GridrefError as error:
-            self.error = error
-            raise
 
 
 def _tables(catalog: CatalogGroup, query: str) -> dict[str, _Table | ValueTable]:
