@@ -29,16 +29,22 @@ from gridref.secrets import shown_address
 from gridref.serve.reader import Reader
 
 
+@dataclass(eq=False)
 class GroupDataStore(AbstractDataStore):
-    """The arrays of one group before decoding, as xarray's backends give them."""
+    """The arrays of one group before decoding, as xarray's backends give them.
 
-    def __init__(
-        self, group: VirtualGroup, reader: Reader, path: str = "", source: str | None = None
-    ) -> None:
-        self.group = group
-        self.reader = reader
-        self.path = path
-        self.source = source
+    Attributes
+    ----------
+    path
+        Where the group is.
+    source
+        The address of the catalog, if there is one.
+    """
+
+    group: VirtualGroup
+    reader: Reader
+    path: str
+    source: str | None
 
     def get_variables(self) -> Mapping[str, xr.Variable]:
         """Variables that read lazily."""
@@ -47,16 +53,8 @@ class GroupDataStore(AbstractDataStore):
     def get_attrs(self) -> Mapping[str, Any]:
         return dict(self.group.attrs)
 
-    def get_dimensions(self) -> Mapping[str, int]:
-        """Dimension lengths by name."""
-        return {
-            dim: extent
-            for array in self.group.arrays.values()
-            for dim, extent in zip(array.dims, array.shape, strict=True)
-        }
-
     def get_encoding(self) -> Mapping[str, Any]:
-        """Dimensions that may grow, and the address of the catalog, if there is one."""
+        """Dimensions that may grow, and the address."""
         source = {} if self.source is None else {"source": self.source}
         return {"unlimited_dims": set(self.group.unlimited_dims), **source}
 
