@@ -139,12 +139,11 @@ class Labels:
         """How far labels may differ."""
         return own.room if self.pixels is None else Room(max(self.pixels, 1e-6))
 
-    def _whole(self, path: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """All values of a label, as stored and decoded."""
+    def _whole(self, path: str) -> _Side:
+        """All values of a label."""
         group, _, name = path.rpartition("/")
         array = self._groups[group].arrays[name]
-        raw = self.reader.read(array, None, name=path)
-        return raw, _decoded(raw, array.attrs)
+        return _Side.of(self.reader.read(array, None, name=path), array.attrs)
 
 
 def _labels_of(group: VirtualGroup) -> dict[str, VirtualArray]:
@@ -195,7 +194,7 @@ class LabelsOfFile:
         self._seen: set[tuple[Any, ...]] = set()
         self._differing: set[str] = set()
         self._about: dict[str, tuple[Mapping[str, Any] | None, Mapping[str, int]]] = {}
-        self._values: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._values: dict[str, _Side] = {}
 
     def compared(
         self,
@@ -270,18 +269,13 @@ class LabelsOfFile:
             place.cube[dim] if dim in place.cube else np.arange(extent)
             for dim, extent in zip(array.dims, array.shape, strict=True)
         ]
-        shown, shown_raw = self._of_cube(path, array, in_cube)
-        held, held_raw = self._of_file(own, in_file)
-        held, held_raw = (_laid_as(part, axes, array.dims) for part in (held, held_raw))
-        message = _differing(
-            _Side(shown, shown_raw, array.attrs),
-            _Side(held, held_raw, own.attrs),
-            self.labels.room(own),
-        )
+        shown = self._of_cube(path, array, in_cube)
+        held = self._of_file(own, in_file).laid_as(axes, array.dims)
+        message = _differing(shown, held, self.labels.room(own))
         instead = self.labels.taken_instead(path, array) if message else ""
         if instead:
             return LabelsFound(path, not_compared=instead)
-        return LabelsFound(path, int(shown.size), message)
+        return LabelsFound(path, int(shown.values.size), message)
 
     def _own(self, name: str, array: VirtualArray, place: _Place) -> Own | None:
         """The file's variable that a label of the cube stands for."""
@@ -295,40 +289,29 @@ class LabelsOfFile:
         named = source.removeprefix("variable:") if source.startswith("variable:") else name
         return original.named(beside, named)
 
-    def _of_cube(
-        self, path: str, array: VirtualArray, at: list[Int64Array]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _of_cube(self, path: str, array: VirtualArray, at: list[Int64Array]) -> _Side:
         if array.size <= _MOST_WHOLE:
-            return _chosen(self.labels.whole(path), at)
+            return self.labels.whole(path).chosen(at)
         read = partial(self.labels.reader.read, array, name=path)
         return _read_around(read, array.attrs, at)
 
-    def _of_file(self, own: Own, at: list[Int64Array]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _of_file(self, own: Own, at: list[Int64Array]) -> _Side:
         if math.prod(own.shape) <= _MOST_WHOLE:
             if own.name not in self._values:
                 raw = own.read(tuple(slice(0, extent) for extent in own.shape))
-                self._values[own.name] = raw, _decoded(raw, own.attrs)
-            return _chosen(self._values[own.name], at)
+                self._values[own.name] = _Side.of(raw, own.attrs)
+            return self._values[own.name].chosen(at)
         return _read_around(own.read, own.attrs, at)
-
-
-def _chosen(
-    whole: tuple[NDArray[Any], NDArray[Any]], at: list[Int64Array]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Some labels, decoded and as stored, of all of them."""
-    chosen: Any = (*np.ix_(*at), ...)
-    return whole[1][chosen], whole[0][chosen]
 
 
 def _read_around(
     read: Callable[[tuple[slice, ...]], NDArray[Any]],
     attrs: Mapping[str, Any],
     at: list[Int64Array],
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> _Side:
     """Some labels. Only labels between them are read."""
     raw = read(tuple(slice(int(part.min()), int(part.max()) + 1) for part in at))
-    raw = raw[np.ix_(*(part - part.min() for part in at))]
-    return _decoded(raw, attrs), raw
+    return _Side.of(raw[np.ix_(*(part - part.min() for part in at))], attrs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,13 +417,27 @@ def _laid_as(values: NDArray[Any], dims: list[str], wanted: tuple[str, ...]) -> 
     return values.reshape([next(lengths) if dim in named else 1 for dim in wanted])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Side:
     """Labels as decoded and as stored, and what says their meaning."""
 
     values: NDArray[Any]
     raw: NDArray[Any]
     attrs: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, raw: NDArray[Any], attrs: Mapping[str, Any]) -> _Side:
+        return cls(_decoded(raw, attrs), raw, attrs)
+
+    def chosen(self, at: list[Int64Array]) -> _Side:
+        """Some of them."""
+        chosen: Any = (*np.ix_(*at), ...)
+        return _Side(self.values[chosen], self.raw[chosen], self.attrs)
+
+    def laid_as(self, dims: list[str], wanted: tuple[str, ...]) -> _Side:
+        """The same with the wanted dimensions; of length 1 where they have one not."""
+        values, raw = (_laid_as(part, dims, wanted) for part in (self.values, self.raw))
+        return _Side(values, raw, self.attrs)
 
 
 def differing_meaning(
@@ -460,9 +457,7 @@ def differing_meaning(
         attrs = {name: value for name, value in attrs.items() if name not in _FILLS}
     if not _are_numbers(got, raw) or _is_meaning_alike(attrs, own):
         return ""
-    return _differing(
-        _Side(_decoded(got, attrs), got, attrs), _Side(_decoded(raw, own), raw, own), Room()
-    )
+    return _differing(_Side.of(got, attrs), _Side.of(raw, own), Room())
 
 
 def _are_numbers(got: NDArray[Any], raw: NDArray[Any]) -> bool:
