@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
@@ -285,13 +285,13 @@ def _layout(given: dict[str, Any]) -> Any:
         return given.pop(name, None)
 
     def made(kind: Any, **own: Any) -> Any:
-        return kind(**{n: v for n, v in own.items() if v is not None and v is not False})
+        """A layout; fields that are not given here are options of their own."""
+        flags = {field.name: field.name for field in fields(kind)} | _NAMES.get(kind.__name__, {})
+        asked = {name: take(flag) for name, flag in flags.items() if name not in own} | own
+        return kind(**{n: v for n, v in asked.items() if v is not None and v is not False})
 
-    of, sources, table = take("pattern_of"), take("labels"), take("inventory")
-    labels: Any = take("pattern")
-    if any(each is not None for each in (of, sources, table, given.get("asset"))):
-        names: dict[str, Any] = {"of": of, "sources": sources, "inventory": table}
-        labels = made(gridref.Labels, pattern=labels, **names, asset=take("asset"))
+    by_more = any(given.get(n) is not None for n in ("pattern_of", "labels", "inventory", "asset"))
+    labels: Any = made(gridref.Labels) if by_more else take("pattern")
     by, split = take("group_by"), take("split")
     if by is not None or split is not None:
         check_choice("split", split or "frequency", ("frequency",))
@@ -302,13 +302,11 @@ def _layout(given: dict[str, Any]) -> Any:
         check_choice("layout", kind, ("ragged", "padded", "plate"))
         if kind == "plate":
             return made(gridref.Plate, labels=labels)
-        rows: dict[str, Any] = {"instance": take("stack"), "padded": kind == "padded"}
-        return made(gridref.Ragged, **rows, labels=labels)
+        return made(gridref.Ragged, padded=kind == "padded", labels=labels)
     if take("mosaic"):
-        pixels = {name: take(name) for name in ("stack", "x", "y", "tolerance", "grids")}
-        return made(gridref.Mosaic, labels=labels, **pixels)
+        return made(gridref.Mosaic, labels=labels)
     if "stack" in given:
-        return made(gridref.Stack, dim=take("stack"), labels=labels)
+        return made(gridref.Stack, labels=labels)
     if labels is not None and given.get("combine") != "nested":
         take("combine")
         return gridref.Labels(labels) if isinstance(labels, str) else labels
@@ -319,7 +317,7 @@ def _layout(given: dict[str, Any]) -> Any:
     return take("combine") or ("first" if take("yes") else None)
 
 
-_NAMES: Mapping[str, Mapping[str, str]] = {
+_NAMES: Mapping[str, dict[str, str]] = {
     "Labels": {"of": "pattern_of", "sources": "labels"},
     "Stack": {"dim": "stack"},
     "Ragged": {"instance": "stack"},
