@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from xarray.indexes import Index, PandasIndex
 
 from gridref.api.decoding import coordinate_names, decoded
-from gridref.api.readable import reader_for
 from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.faces.xarray.duck_array import (
@@ -147,11 +146,7 @@ def names_of(given: Names) -> set[str]:
     return {given} if isinstance(given, str) else set(given or ())
 
 
-def group_to_dataset(
-    group: VirtualGroup,
-    reader: Reader | None = None,
-    loading: Loading | None = None,
-) -> xr.Dataset:
+def group_to_dataset(group: VirtualGroup, reader: Reader, loading: Loading) -> xr.Dataset:
     """Turn the arrays of a group into a virtual dataset; groups below are left out.
 
     Parameters
@@ -159,8 +154,6 @@ def group_to_dataset(
     reader
         Reads variables that are loaded, and stored elements that have to be compared.
     """
-    reader = reader_for() if reader is None else reader
-    loading = Loading() if loading is None else loading
     arrays = group.arrays
     arrays_with_units = _with_parents_units(arrays)
     labels = {name for name, array in arrays.items() if array.dims == (name,)}
@@ -200,11 +193,8 @@ def _attributes(array: VirtualArray) -> tuple[dict[str, Any], dict[str, Any]]:
     return attrs, named
 
 
-def group_to_tree(
-    group: VirtualGroup, reader: Reader | None = None, loading: Loading | None = None
-) -> xr.DataTree:
+def group_to_tree(group: VirtualGroup, reader: Reader, loading: Loading) -> xr.DataTree:
     """Turn a group and all below into a tree of virtual datasets."""
-    reader = reader_for() if reader is None else reader
     return xr.DataTree.from_dict(
         {f"/{path}": group_to_dataset(part, reader, loading) for path, part in group.walk()}
     )
