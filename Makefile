@@ -109,9 +109,9 @@ overlay-changes: env ## change an archive with overlays at N_CHANGES (10000) ran
 
 # Drift, trust, growing catalogs, and doors.
 OVERLAY_SUITES = $(addprefix tests/,property/test_combine_drift.py \
-	$(patsubst %,integration/test_%.py,differing_files allowed_files allowed_sources failing_sources \
-	verify_sources chunk_checksums appending replacing declaring growing_by_default \
-	growing_goes_wrong growing_reuses end_to_end open_zarr xarray_engine direct_view filesystem))
+	$(patsubst %,integration/test_%.py,building allowed_files allowed_sources bad_input \
+	verify_sources chunk_checksums append replace writers end_to_end open_zarr xarray_engine \
+	direct_view filesystem))
 
 overlay-suites: env ## run suites of drift, trust, growing and doors with an overlay of each array, and compare each read with the files
 	$(BIN)/python -m pytest -q -n 0 --tb=short -p tests.with_overlays $(OVERLAY_SUITES)
