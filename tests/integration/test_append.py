@@ -476,6 +476,44 @@ def test_labels_that_repeat_in_the_catalog_alone_were_accepted(tmp_path: Path) -
         catalog.declare("time", [np.datetime64("2001-01-01", "ns")])
 
 
+def told(catalog: gridref.Catalog, cause: str) -> list[tuple[str, int]]:
+    """Values that the report of a catalog lists for a cause, with their numbers of files."""
+    rows = catalog.report().to_pylist()
+    return [(row["value"], row["n_files"]) for row in rows if row["cause"] == cause]
+
+
+def test_gaps_that_are_filled_are_reported_no_more(tmp_path: Path) -> None:
+    files = [four_days(tmp_path, f"a{n}", 4 * n) for n in range(8)]
+    gridref.build([files[0], files[3], files[5], files[7]], tmp_path / "cube")
+    catalog = gridref.open_catalog(tmp_path / "cube")
+
+    def days(first: int, last: int) -> str:
+        return f"nothing between 2000-01-{first:02} and 2000-01-{last:02}"
+
+    assert told(catalog, "gap") == [(days(4, 13), 2), (days(16, 21), 2), (days(24, 29), 2)]
+    catalog = catalog.append(files[4])
+    assert told(catalog, "gap") == [(days(4, 13), 2), (days(24, 29), 2)]
+    catalog = catalog.append(files[1])  # a part of the first one is left
+    assert told(catalog, "gap") == [(days(24, 29), 2), (days(8, 13), 1)]
+    catalog = catalog.append([files[2], files[6]])
+    assert told(catalog, "gap") == []
+
+
+def test_holes_that_are_filled_are_reported_no_more(
+    tmp_path: Path, run_of_member: Callable[..., str]
+) -> None:
+    files = [run_of_member(member, 3 * n) for member in (1, 2, 3) for n in range(3)]
+    options = by_name(concat_dim=["member", "time"], pattern="m{member:d}_{_}.nc")
+    gridref.build(files[:4], tmp_path / "cube", **options)
+    catalog = gridref.open_catalog(tmp_path / "cube")
+    assert len(told(catalog, "hole")) > 0
+    catalog = catalog.append(files[4])
+    ((left, n_files),) = set(told(catalog, "hole"))
+    assert (left.startswith("nothing for (member 2, "), n_files) == (True, 1)
+    catalog = catalog.append(files[5:])
+    assert told(catalog, "hole") == []
+
+
 def test_what_is_known_of_values_is_forgotten_where_they_are_decoded_otherwise(
     tmp_path: Path,
 ) -> None:

@@ -12,6 +12,7 @@ files along several dimensions are built anew when a file is replaced or removed
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -55,6 +56,8 @@ from gridref.catalog.growth import (
 from gridref.catalog.listing import list_chunks
 from gridref.catalog.writing import recounted
 from gridref.combine import Combination, combine
+from gridref.combine.hypercube import HOLE
+from gridref.combine.labels import GAP, gap_text
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.values import Values
 from gridref.errors import (
@@ -318,7 +321,8 @@ def _change(
     anew.
     """
     rows = replace(found, drifts=grown.group.report.drifts).rows
-    drifts = merged_drifts(() if is_anew else base.root.snapshot.drifts, rows)
+    before = [row for row in base.root.snapshot.drifts if not (is_anew or grown.is_outdated(row))]
+    drifts = merged_drifts(before, rows)
     own = {"drifts": drifts, "pending": grown.pending, "ends": grown.ends}
     return Change(operation, message, grown.group, grown.arrays, own)
 
@@ -402,12 +406,15 @@ class Grown:
         Elements that were declared, and that no file holds.
     ends
         What is known of the labels.
+    is_outdated
+        Whether a row of the report says what is true no more, or what is found again.
     """
 
     group: VirtualGroup
     arrays: Mapping[str, GrownArray]
     pending: Pending = field(default_factory=dict)
     ends: LabelEnds = field(default_factory=dict)
+    is_outdated: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
 
 _NOTHING_LEFT = "this would remove every file of the catalog"
@@ -475,7 +482,8 @@ class _Growth:
             first = min((place[file] for file in there), default=0)
             n_front = sum(place[file] < first for file, _ in new)
         before = self.base.group.with_changes(report=self._of_catalog)
-        return self._reusing(way.cube(new, self.job.combining(self.read), [before], n_front))
+        done = way.cube(new, self.job.combining(self.read), [before], n_front)
+        return replace(self._reusing(done), is_outdated=lambda row: row["cause"] == HOLE)
 
     def declared(self, dim: str, labels: ArrayLike) -> Grown | None:
         """Add labels whose files are still to come; None if the catalog has all of them."""
@@ -630,8 +638,7 @@ class _Growth:
         try:
             if not in_order:
                 raise WholeNeededError("labels that overlap")
-            done = self._standing_in(shown, inputs, dim)
-            return replace(done, pending=pending, ends=laid.ends)
+            done = replace(self._standing_in(shown, inputs, dim), ends=laid.ends)
         except WholeNeededError:
             ordered = [
                 isel_group(shown, {dim: slice(each.start, each.stop)}).with_changes(
@@ -642,7 +649,12 @@ class _Growth:
                 for each in inputs
             ]
             done = self._whole(ordered, job=self._keeping_repeats(shown, laid, dim))
-            return replace(done, pending=pending)
+        filled = _filled_gaps(shown, inputs)
+        return replace(
+            done,
+            pending=pending,
+            is_outdated=lambda row: (row["cause"], row["variable"], row["value"]) in filled,
+        )
 
     def _keeping_repeats(self, shown: VirtualGroup, laid: Arrangement, dim: str) -> Job:
         """How to combine, with a rule that accepts labels that repeat in the catalog alone."""
@@ -720,6 +732,20 @@ class _Growth:
     def _of_catalog(self) -> ScanReport:
         """What names the catalog among the inputs of a combination."""
         return ScanReport((Finding("/", Fate.NAMED, "", self.base.group.info.url),))
+
+
+def _filled_gaps(
+    group: VirtualGroup, inputs: Sequence[Span | VirtualGroup]
+) -> Collection[tuple[str, str, str]]:
+    """Gaps in a catalog's labels between which files come, as its report names them."""
+    spans = [(number, each) for number, each in enumerate(inputs) if isinstance(each, Span)]
+    arrays = group.all_arrays()
+    return {
+        (GAP, path, gap_text(labels[-1], after.labels[path][0], arrays[path].attrs))
+        for (number, before), (following, after) in itertools.pairwise(spans)
+        if before.stop == after.start and following > number + 1
+        for path, labels in before.labels.items()
+    }
 
 
 def _in_one_chunk(labels: GrownArray, before: VirtualArray, read: Read) -> VirtualArray:

@@ -35,6 +35,10 @@ _N_SHOWN = 4
 """Holes that a report lists one by one."""
 
 
+HOLE = "hole"
+"""The cause of drifts that say which combinations of labels no file holds."""
+
+
 @dataclass(frozen=True, eq=False)
 class Hypercube(Placement):
     """Every file in the box of its labels, which say where it lies whatever the order of files.
@@ -263,7 +267,7 @@ class Hypercube(Placement):
         shown = ", ".join(f"({self._text(runs, hole)})" for hole in holes[:_N_SHOWN])
         more = f" and {len(holes) - _N_SHOWN} more" if len(holes) > _N_SHOWN else ""
         case = {f"nothing for {shown}{more}": list(column.files)}
-        task.notes.drift("hole", column.path, case, f"missing blocks read as {fill}")
+        task.notes.drift(HOLE, column.path, case, f"missing blocks read as {fill}")
         return column, fill
 
     def _is_shared(self, column: Column, runs: Mapping[str, Runs], values: Values) -> bool:

@@ -220,7 +220,7 @@ def _rise(labels: Sequence[NDArray[Any]]) -> bool:
 def _note_gaps(
     column: Column, labels: Sequence[NDArray[Any]], files: Sequence[int], notes: Notes
 ) -> None:
-    """Note places between files where labels jump further than anywhere inside them."""
+    """Note where labels jump further between two files than anywhere inside files."""
     if labels[0].dtype.kind in "SU":
         return
     inside = [_distances(part[:-1], part[1:]).max() for part in labels if len(part) > 1]
@@ -231,10 +231,19 @@ def _note_gaps(
     wide = np.flatnonzero(between > 1.5 * max(inside))
     cases: dict[str, list[int]] = {}
     for at in wide[: Drift.MAX_CASES].tolist():
-        ends = (label_text(label, column.first.attrs) for label in (lasts[at], firsts[at + 1]))
-        cases[f"nothing between {' and '.join(ends)}"] = [files[at + 1]]
+        text = gap_text(lasts[at], firsts[at + 1], column.first.attrs)
+        cases[text] = [files[at], files[at + 1]]
     if cases:
-        notes.drift("gap", column.path, cases, "left as it is", len(wide))
+        notes.drift(GAP, column.path, cases, "left as it is", len(wide))
+
+
+GAP = "gap"
+"""The cause of drifts that say where labels are missing between files."""
+
+
+def gap_text(before: Any, after: Any, attrs: Mapping[str, Any]) -> str:
+    """A gap between two labels, as the report names it."""
+    return f"nothing between {label_text(before, attrs)} and {label_text(after, attrs)}"
 
 
 def _distances(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:

@@ -251,9 +251,9 @@ def with_telling_parts(pattern: str, files: Sequence[str], *, known: bool = Fals
     """Replace each ``{_}`` that hides a part shared by files by a label: ``{_sweep:d}``.
 
     That is a part that several files have, and others not, or whose name says what it is. Parts of
-    the pattern's own labels, as the year in a folder, hide nothing. Nor do dates where the labels
-    do not tell all files apart: these are placed by labels that they hold, and a date in their
-    names repeats them.
+    the pattern's own labels, as the year in a folder, hide nothing. Nor do dates and numbers
+    without a name where the labels do not tell all files apart: these are placed by labels that
+    they hold, which such parts only repeat.
 
     Parameters
     ----------
@@ -276,7 +276,8 @@ def with_telling_parts(pattern: str, files: Sequence[str], *, known: bool = Fals
         part = None
         if not all(value in label for value, label in zip(column, labels, strict=True)):
             part = _telling(pieces[number], column, number, known=known)
-        if part is None or part.name in used or (part.is_time and not are_apart):
+        repeats = not are_apart and part is not None and part.kind and part.name.startswith("part")
+        if part is None or part.name in used or repeats:
             written += ["{_}", piece]
             continue
         used.add(part.name)
