@@ -90,24 +90,17 @@ def test_a_change_that_does_not_fit_names_the_other(
     assert_shows(tmp_path / "cube", [months[0], months[2]])
 
 
-def append_all(catalog: Path, files: list[Path]) -> None:
-    for file in files:
-        gridref.open_catalog(catalog).append(file)
-
-
 def test_writers_in_many_processes(months: list[Path], tmp_path: Path) -> None:
     catalog = tmp_path / "cube"
     built(months[:2], catalog)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gridref.api.catalog"])
-    writers = [
-        context.Process(target=append_all, args=(catalog, months[2 + i :: 3])) for i in range(3)
-    ]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(120)
-        assert writer.exitcode == 0
+
+    def append_all(files: list[Path]) -> None:
+        for file in files:
+            done = run_command("append", catalog, file)
+            assert done.returncode == 0, done.stderr
+
+    with ThreadPoolExecutor(3) as writers:
+        list(writers.map(append_all, [months[2 + i :: 3] for i in range(3)]))
     assert_shows(catalog, months)
     assert len(gridref.open_catalog(catalog).history()) == 7
 
