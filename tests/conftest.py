@@ -75,6 +75,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(programs.Skipped(config.option.skipped_to))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return long.has_no_long_test(collection_path, config) or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     long.spare_quick_cases(items)

@@ -2,15 +2,26 @@
 
 ``@pytest.mark.long(but=4)`` on a parametrised test leaves four of its cases, evenly spaced, to
 ``make test``. So a large product of parameters is sampled each time, and whole where time allows.
+
+With ``-m long`` a module is imported only if its text has the marker, or if it is named.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
-__all__ = ["spare_quick_cases"]
+__all__ = ["has_no_long_test", "spare_quick_cases"]
+
+
+def has_no_long_test(path: Path, config: pytest.Config) -> bool:
+    """Whether only long tests are run, and a module that is not named itself has none."""
+    if config.option.markexpr != "long" or not path.is_file():
+        return False
+    named = path.name in {Path(argument).name for argument in config.args}
+    return not named and "mark.long" not in path.read_text(encoding="utf-8")
 
 
 def spare_quick_cases(items: list[pytest.Item]) -> None:

@@ -70,7 +70,9 @@ def test_quick(): pass
 @pytest.fixture
 def module(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makeconftest(
-        "import pytest\nfrom tests.long import spare_quick_cases\n"
+        "import pytest\nfrom tests.long import has_no_long_test, spare_quick_cases\n"
+        "def pytest_ignore_collect(collection_path, config):\n"
+        "    return has_no_long_test(collection_path, config) or None\n"
         "@pytest.hookimpl(tryfirst=True)\n"
         "def pytest_collection_modifyitems(items): spare_quick_cases(items)\n"
     )
@@ -93,6 +95,20 @@ def test_make_test_takes_a_sample_and_make_test_all_the_rest(module: pytest.Pyte
     sample = ["test_product[0-0]", "test_product[2-0]", "test_product[4-0]"]
     assert quick == [*sample, "test_few[0]", "test_few[1]", "test_quick"]
     assert sorted(quick + rest) == sorted(every)
+
+
+def test_modules_without_long_tests_are_not_imported(module: pytest.Pytester) -> None:
+    quick = module.path / "test_none.py"
+    quick.write_text("raise ImportError('quick')\n")
+    (module.path / "test_whole.py").write_text("raise ImportError('long')  # mark.long\n")
+
+    def fails(*arguments: object) -> set[str]:
+        run = module.runpytest_inprocess("--collect-only", *arguments)
+        return set(re.findall(r"ImportError: (\w+)", run.stdout.str()))
+
+    assert fails() == fails("-m", "not long") == {"quick", "long"}
+    assert fails("-m", "long") == {"long"}
+    assert fails("-m", "long", quick) == {"quick"}
 
 
 def test_a_case_that_is_named_is_run(module: pytest.Pytester) -> None:
