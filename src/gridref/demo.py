@@ -19,7 +19,7 @@ from zarr.abc.store import ByteRequest
 
 import gridref
 from gridref.api.building import build
-from gridref.errors import GridrefError, InvalidRequestError
+from gridref.errors import GridrefError, InvalidRequestError, number_of
 from gridref.extras import missing_package
 from gridref.faces.cli.console import Console, echo
 from gridref.faces.cli.described import draw_grid, draw_tree
@@ -211,7 +211,7 @@ def _mosaic(console: Console, tiles: list[Path], catalog: Path) -> bool:
     result = gridref.verify(catalog, all=True)
     console.print(
         f"{result.n_values} pixels of {len(tiles)} tiles compared with tifffile:"
-        f" {len(result.differences)} chunks differ"
+        f" {number_of(len(result.differences), 'chunk')} differ"
     )
     return result.ok
 

@@ -6,7 +6,8 @@ The tree is sorted by what a caller would do about it::
     ├── InvalidRequestError (ValueError)    fix the call: a bad selection, option or name
     │   ├── MissingPackageError (ImportError)   needs a package of an extra: install it
     │   ├── UnclearLayoutError              files may be laid out in several ways: choose one
-    │   └── GroupNotFoundError (OSError)    no group of that name
+    │   ├── GroupNotFoundError (OSError)    no group of that name
+    │   └── OutOfBoundsError (IndexError)   no element of that index
     ├── ScanError                           a source file cannot be described
     │   ├── FilesFailedError                several files at once: carries every reason
     │   ├── SourceFormatError               not the format it claims, truncated or corrupt
@@ -70,6 +71,8 @@ __all__ = [
     "MissingPackageError",
     "NotRepresentableError",
     "Option",
+    "OutOfBoundsError",
+    "OutOfBoundsError",
     "OverlayNotUsedWarning",
     "Place",
     "Problem",
@@ -304,6 +307,12 @@ class GroupNotFoundError(InvalidRequestError, OSError):
     """There is no group of that name."""
 
     kind: ClassVar[str] = "group-not-found"
+
+
+class OutOfBoundsError(InvalidRequestError, IndexError):
+    """A dimension has no element of that index."""
+
+    kind: ClassVar[str] = "out-of-bounds"
 
 
 class ScanError(GridrefError):

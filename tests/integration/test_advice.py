@@ -295,8 +295,11 @@ class Case:
             if value is not None:
                 if name == "combine":
                     yield where, f"layout={value!r}"
-                if name == "labels":
-                    yield where, "layout=Labels(...)"
+                if name in ("labels", "stack"):
+                    yield (
+                        where,
+                        {"labels": "layout=Labels(...)", "stack": "layout=Stack(...)"}[name],
+                    )
                 yield where, f"{name}={value!r}"
                 yield where, f"{name}="
 
@@ -436,14 +439,16 @@ CASES = [
     Case(
         ("combine/hypercube.py",),
         unlabelled,
-        {"combine": "nested"},
+        {"combine": None},
         asked={"concat_dim": "time", "combine": "by_coords"},
+        also={"concat_dim": "time"},
     ),
     Case(
-        ("combine/hypercube.py",),
-        OVERLAP,
-        {"combine": "nested"},
-        asked={"concat_dim": "time", "combine": "by_coords", "overlap": "keep"},
+        ("combine/level.py",),
+        written(*(xr.Dataset({"t": ("x", [own, 1.0])}, {"x": [0.0, 1]}) for own in (5.0, 7.0))),
+        {"stack": "time", "combine": None},
+        asked={"combine": "by_coords"},
+        labelled=lambda ds, path: ds.expand_dims("time"),
     ),
     Case(
         ("combine/hypercube.py",),
@@ -497,6 +502,11 @@ def _all(where: str, *tokens: str, by: str) -> dict[tuple[str, str], str]:
 _RAGGED = "integration/test_ragged_archives.py::"
 _COPYING = "integration/test_copying.py::"
 TESTED_ELSEWHERE = {
+    **_all(
+        "combine/rules/dimensions.py",
+        "layout=Ragged()",
+        by=_RAGGED + "test_ragged_has_all_samples_and_how_many_each_file_has",
+    ),
     (
         "api/layout/sources.py",
         "concat_dim=",
@@ -697,6 +707,7 @@ NO_ADVICE = {
     ("catalog/overlays.py", "overlay="),
     ("api/catalog.py", "overlay="),
     ("api/opening.py", "overlay="),
+    ("combine/hypercube.py", "concat_dim="),
     ("combine/hypercube.py", "overlap='keep'"),  # what is refused, or was asked for
     ("combine/mosaic.py", "overlap='keep'"),
     ("api/layout/layouts.py", "layout='nested'"),
@@ -817,7 +828,7 @@ def test_following_advice_gives_what_the_files_hold(case: Case, tmp_path: Path) 
         assert any(token in set(_advice_in(message)) for _, token in case.tokens()) or case.also
     # What is advised is no mere text: each face writes it in its own way.
     named = {str(option) for option in refused.value.options}
-    advised = {each for each in _advice_in(str(refused.value)) if each != "layout='nested'"}
+    advised = {*_advice_in(str(refused.value))}
     assert advised == {each for text in named for each in _advice_in(text)}
     assert not any(text in spelled(refused.value.message) for text in named)
     options = {k: v for k, v in {**case.asked, **case.advice, **case.also}.items() if v is not None}

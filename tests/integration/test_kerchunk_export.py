@@ -379,7 +379,7 @@ def test_generated_references_are_imported(tmp_path: Path) -> None:
     (tmp_path / "refs.json").write_text(json.dumps(document))
     told = run_command("build", tmp_path / "refs.json", "-o", tmp_path / "a.gridref", "--verify")
     assert told.returncode == 0, told.stderr
-    assert "1 arrays, 3 chunks, 12 values compared: 0 chunks differ" in told.stdout
+    assert "1 array, 3 chunks, 12 values compared: 0 chunks differ" in told.stdout
     assert gridref.open_catalog(tmp_path / "a.gridref")["a"][...].tolist() == list(range(12))
 
 

@@ -216,7 +216,7 @@ def test_the_command_lists_sources_by_size(folder: Path) -> None:
     lines = done.output.splitlines()[1:4]
     assert [line.split()[0] for line in lines] == [str(path) for path in by_size]
     cut = runner.invoke(app, ["list", str(folder / "cube.gridref"), "sources", "--limit", "1"])
-    assert "1 rows shown, there are more" in cut.output
+    assert "1 row shown, there are more" in cut.output
 
 
 def drifting(folder: Path) -> list[Path]:

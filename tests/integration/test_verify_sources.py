@@ -253,7 +253,7 @@ def test_a_chunk_that_no_reader_can_decode_is_a_difference(tmp_path: Path) -> No
     assert result.not_compared == ()
     shown = CliRunner().invoke(app, ["verify", str(tmp_path / "cube.gridref"), "--all"])
     assert shown.exit_code == 1, shown.output
-    assert "1 chunks differ" in shown.output
+    assert "1 chunk differs" in shown.output
 
 
 @pytest.mark.parametrize(("codec", "is_known"), [("gzip", True), ("nobody.knows", False)])

@@ -88,8 +88,8 @@ def test_progressions(cases: list[tuple[int, int, int, int]]) -> None:
     ("selection", "message"),
     [
         (slice(None, None, 0), "slice step cannot be zero"),
-        (12, "outside of an axis of 10"),
-        ([1, -11], "outside of an axis of 10"),
+        (12, "index 12 is out of bounds for 0"),
+        ([1, -11], "index -11 is out of bounds for 0"),
         (np.ones(9, bool), "mask of shape"),
         ([1.5], "an index is an integer"),
         ("x", "an index is an integer"),

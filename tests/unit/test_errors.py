@@ -30,6 +30,7 @@ KINDS = {
     "FilesFailedError": "files-failed",
     "GridrefError": "gridref",
     "GroupNotFoundError": "group-not-found",
+    "OutOfBoundsError": "out-of-bounds",
     "InvalidRequestError": "invalid-request",
     "NotRepresentableError": "not-representable",
     "ReadError": "read",

@@ -68,6 +68,7 @@ from gridref.errors import (
     Place,
     SourceChangedError,
     SourceUnavailableError,
+    number_of,
 )
 from gridref.formats import expand_files
 from gridref.io import SourcePool, absolute_url, is_absent, keeps_at_hand
@@ -148,7 +149,7 @@ class FileChanges:
         def change(base: Base) -> Change | None:
             growth = _Growth(base, self._job(base), self.keeper.sources.reader.read)
             grown = growth.declared(dim, labels)
-            said = f"{np.size(labels)} labels of {dim}"
+            said = f"{number_of(np.size(labels), 'label')} of {dim}"
             return None if grown is None else _change("declare", said, base, grown, ScanReport())
 
         return self.keeper.commit(change)

@@ -44,6 +44,7 @@ from gridref.errors import (
     NotRepresentableError,
     Option,
     Place,
+    number_of,
 )
 from gridref.extras import missing_package
 from gridref.io import Allow, absolute_url
@@ -202,7 +203,7 @@ def copy(
     n_threads
         Threads that decode and that encode. By default one for each core; with an executor, one.
     executor
-        Who copies, as in `gridref.RunOptions`: a number of processes, the address of a Dask
+        What copies, as in `gridref.RunOptions`: a number of processes, the address of a Dask
         scheduler, a `distributed.Client`, a cluster or another pool. By default this process. The
         workers must reach files, target and `spill`. Into an Icechunk repository, each array is
         committed once it is whole; intermediate files are written if `spill` is given.
@@ -338,8 +339,7 @@ def _refuse_foreign_types(group: VirtualGroup) -> None:
     if refused:
         raise NotRepresentableError(
             Message(
-                f"Zarr cannot express {len(refused)} array{'s' if len(refused) > 1 else ''}; choose"
-                " others with ",
+                f"Zarr cannot express {number_of(len(refused), 'array')}; choose others with ",
                 Option("arrays"),
                 ":\n" + "\n".join(refused),
             )

@@ -23,6 +23,7 @@ from gridref.errors import (
     Place,
     SourceUnavailableError,
     UnsupportedFeatureError,
+    number_of,
 )
 from gridref.extras import packages_of_extras, version_of
 from gridref.formats import expand_files, scan
@@ -171,7 +172,8 @@ class _Patient:
         check_catalog(self.url, self.storage_options)
         group = self.group = open_catalog(self.url, self.storage_options)
         return (
-            f"{len(group.all_arrays())} arrays, {group.info.n_sources} files; its files are whole"
+            f"{number_of(len(group.all_arrays()), 'array')},"
+            f" {number_of(group.info.n_sources, 'file')}; its files are whole"
         )
 
     def _sources(self) -> str:
@@ -219,14 +221,15 @@ class _Patient:
     def _metadata(self) -> str:
         self.group = scan(self.url, self.storage_options, on_unsupported="skip")
         report = self.group.report
-        return f"{len(self.group.all_arrays())} arrays, by {report.n_requests} requests"
+        arrays = number_of(len(self.group.all_arrays()), "array")
+        return f"{arrays}, by {number_of(report.n_requests, 'request')}"
 
     def _codecs(self) -> str:
         left_out = self.group.report.skipped
         if left_out:
             first = left_out[0]
             raise UnsupportedFeatureError(
-                f"{len(left_out)} objects cannot be read. The first is {first.path}: "
+                f"{number_of(len(left_out), 'object')} cannot be read. The first is {first.path}: "
                 f"{first.reason}. gridref build --on-unsupported skip leaves them out",
                 Place(self.url),
             )

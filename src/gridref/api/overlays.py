@@ -18,7 +18,7 @@ from gridref.catalog.overlays import is_current, stored_in_files
 from gridref.catalog.sheet_entries import INSIDE, OverlayEntry, OverviewEntry, Where
 from gridref.catalog.sources import resolved_url
 from gridref.catalog.written_overlays import dropped
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, number_of
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkState
 from gridref.model.overlay import Coords
@@ -140,7 +140,7 @@ class OverviewInfo:
     @property
     def levels_in_words(self) -> str:
         """Its levels as commands and pages show them: ``mean, 4 levels by 2``."""
-        levels = f"{self.n_levels} level{'s' * (self.n_levels != 1)}"
+        levels = number_of(self.n_levels, "level")
         return f"{self.method}, {levels} by {self.factor}"
 
 

@@ -64,7 +64,7 @@ from gridref.catalog.sheet_entries import (
     Where,
 )
 from gridref.catalog.sources import resolved_url
-from gridref.errors import InvalidRequestError, Message, Option, Place
+from gridref.errors import InvalidRequestError, Message, Option, Place, number_of
 from gridref.io import is_local
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
@@ -168,7 +168,7 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
             sink.clean()
             array = written_array(view, done.objects, source_in(folder, options))
             n_objects = len(done.objects)
-            where = f"{n_objects} shard{'s' * (n_objects != 1)}"
+            where = number_of(n_objects, "shard")
         stored_bytes = sum(int(each.length.sum()) for each in done.objects)
         sheet = replace(draft.sheet, n_objects=n_objects, stored_bytes=stored_bytes)
         said = f"{self.path}: {_sized(sheet.shape)} in chunks of {_sized(sheet.chunks)}"
@@ -347,7 +347,8 @@ def box_of(
         if step != 1 or low >= high:
             raise InvalidRequestError(
                 Message(
-                    Option("where", f"{dim}={labels.start}:{labels.stop}"), " is nothing of it"
+                    Option("where", f"{dim}={labels.start}:{labels.stop}"),
+                    " selects no labels of it",
                 ),
                 Place(variable=path),
             )

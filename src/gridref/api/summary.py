@@ -15,7 +15,7 @@ from gridref import errors
 from gridref.api.layout.sources import KEPT, REPLACED
 from gridref.combine.columns import label_text
 from gridref.combine.labels import ORDER_KEPT
-from gridref.errors import LeftOutWarning, Message, SkippedFilesWarning, by_reason
+from gridref.errors import LeftOutWarning, Message, SkippedFilesWarning, by_reason, number_of
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, ScanReport
@@ -99,7 +99,7 @@ def change_lines(
     lines += [*drift_line(drifts, catalog), *label_lines(drifts), *finding_lines(report)]
     if len(report.failed) > 1:
         listed = f"gridref list {shown_address(catalog)} report lists them"
-        lines.append(f"{len(report.failed)} files left out ({listed})")
+        lines.append(f"{number_of(len(report.failed), 'file')} left out ({listed})")
     return tuple(lines)
 
 
@@ -116,9 +116,9 @@ def drift_line(drifts: Rows, catalog: str) -> list[str]:
     if not kinds:
         return []
     n = kinds.total()
-    named = ", ".join(f"{n_kind} {kind}" for kind, n_kind in sorted(kinds.items()))
+    named = ", ".join(f"{kind} ({n_kind})" for kind, n_kind in sorted(kinds.items()))
     address = shown_address(catalog)
-    return [f"{n} drift{'s'[: n > 1]} resolved: {named} (gridref list {address} report lists them)"]
+    return [f"{number_of(n, 'drift')} resolved: {named} (gridref list {address} report lists them)"]
 
 
 def label_lines(drifts: Rows) -> list[str]:

@@ -40,7 +40,10 @@ from gridref.model.manifest import ChunkState
 from gridref.serve.reader import Reader
 from gridref.typing import Int64Array
 
-NOT_IN_FILES = "the files have no such variable: its labels are from names, attributes or options"
+NOT_IN_FILES = (
+    "the files have no such variable: its labels are from names, attributes or options, or made by"
+    " the reader of the format"
+)
 
 _CALENDARS = {
     "gregorian": "standard",

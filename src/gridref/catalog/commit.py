@@ -78,6 +78,7 @@ from gridref.errors import (
     GridrefError,
     InvalidRequestError,
     Place,
+    number_of,
 )
 from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
@@ -150,7 +151,7 @@ def new_content(
         "ends": ends,
     }
     arrays = {path: written(array) for path, array in group.all_arrays().items()}
-    said = f"{len(arrays)} arrays written"
+    said = f"{number_of(len(arrays), 'array')} written"
     return Change(operation, said, group, arrays, own, keep_secrets=keep_secrets)
 
 

@@ -72,8 +72,9 @@ class Hypercube(Placement):
                 Message(
                     Option("overlap", "keep"),
                     " keeps repeated labels, but when files are placed by their labels only one "
-                    "file can be shown at each place: join them in sequence along one dimension "
-                    "(concat_dim alone, or layout='nested'), or choose another overlap",
+                    "file can be shown at each place: join them in sequence along one dimension (",
+                    Option("concat_dim"),
+                    " alone), or choose another overlap",
                 )
             )
 
@@ -139,7 +140,9 @@ class Hypercube(Placement):
         message = Message(
             f"it has no labels that place it along {dim!r}: give labels (",
             Option("labels", ..., "layout=Labels(...)"),
-            "), or nest the lists of files in order (layout='nested')",
+            "), or join the files in sequence along one dimension (",
+            Option("concat_dim"),
+            " alone)",
         )
         notes.problem("labels-missing", path, message, unplaced, drop=False)
         notes.failed |= {column.path for column in columns.values()}

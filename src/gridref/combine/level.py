@@ -107,6 +107,9 @@ def _note_differing(
 ) -> None:
     alike = {dim.lower() for dim in task.growing}
     written = [f" (but {dim!r})" for dim in column.first.dims if dim.lower() in alike]
+    why = f"It has no dimension {' or '.join(map(repr, task.growing))}{''.join(written)}"
+    if not task.growing:
+        why = "The files are combined along no dimension"
     if is_index:
         cause, what, advice = "labels-differ", "labels", advice_for_labels(column, task.values)
     else:
@@ -114,6 +117,9 @@ def _note_differing(
         advice = Message(
             Option("compat", "override"), " shows the first file's for all and loses the others"
         )
+        if not task.growing:
+            new = Option("stack", ..., "layout=Stack(...)")
+            advice = Message(new, " stacks the files along a new dimension; ", advice)
         can_repeat = task.placement.repeats and any(map(lengths.get, task.growing))
         if task.placement.in_a_row and not can_repeat:
             ragged = Option("layout", "ragged", "layout=Ragged()")
@@ -126,9 +132,8 @@ def _note_differing(
         cause,
         column.path,
         Message(
-            f"its {what} differ from those in {task.notes.name(column.files[0])}. It has no"
-            f" dimension {' or '.join(map(repr, task.growing))}{''.join(written)}, so they must be"
-            " equal; ",
+            f"its {what} differ from those in {task.notes.name(column.files[0])}. {why}, so they"
+            " must be equal; ",
             advice,
         ),
         differing,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gridref.errors import CombineError, Problem
+from gridref.errors import CombineError, Problem, number_of
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, Finding, ScanReport, html_of
@@ -168,7 +168,7 @@ class DriftReport:
 
     def __str__(self) -> str:
         if not self.drifts:
-            return f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}, no drift"
+            return f"{number_of(len(self.files), 'file')}, no drift"
         lines = []
         for cause in dict.fromkeys(drift.cause for drift in self.drifts):
             lines.append(cause)
@@ -245,7 +245,7 @@ class Combination:
             "drift": len(self.report) - len(self.report.of_cause("layout")),
             "problem": len(self.problems),
         }
-        return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())
+        return ", ".join(number_of(n, name) for name, n in counts.items())
 
     def _repr_html_(self) -> str | None:
         return html_of(self)

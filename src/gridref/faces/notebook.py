@@ -10,6 +10,7 @@ from gridref.api.catalog import Verification
 from gridref.catalog import CatalogGroup
 from gridref.combine import Combination
 from gridref.combine.report import DriftReport
+from gridref.errors import number_of
 from gridref.faces.picture import ChunkMap, grid_in_words, shortened, sizes_in_words
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
@@ -84,7 +85,10 @@ def _about_catalog(group: CatalogGroup) -> list[tuple[str, ...]]:
     return [
         ("catalog", shown_address(info.url)),
         ("snapshot", ", ".join([info.snapshot, *tags])),
-        ("holds", f"{info.n_chunks} stored chunks of {info.n_sources} sources"),
+        (
+            "holds",
+            f"{number_of(info.n_chunks, 'stored chunk')} of {number_of(info.n_sources, 'source')}",
+        ),
         ("written by", info.created_by),
     ]
 
@@ -184,7 +188,7 @@ def _row(cells: Iterable[str], tag: str, more: str = "", *, wrap: bool = True) -
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())
+    return ", ".join(number_of(n, name) for name, n in counts.items())
 
 
 def _paragraph(text: str) -> str:

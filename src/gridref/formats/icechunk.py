@@ -216,7 +216,7 @@ class _Collected:
         if n_kept > self.options.max_inline_bytes:
             raise UnsupportedFeatureError(
                 "its native chunks are too large to be kept, and the address of the repository is "
-                "unknown: give it",
+                "unknown: pass the address of the repository instead of the opened session",
                 Place(variable=f"/{path}"),
             )
         data = await self.get(key)

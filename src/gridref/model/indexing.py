@@ -75,7 +75,7 @@ def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) 
     dropped = []
     for key, chosen in selection.items():
         axis = key if isinstance(key, int) else axis_of(array, key)
-        normal = normalize_selection(chosen, array.shape[axis], axis)
+        normal = normalize_selection(chosen, array.shape[axis], array.dims[axis])
         if isinstance(normal, Progression):
             if not isinstance(chosen, slice):
                 dropped.append(axis)
@@ -93,7 +93,7 @@ def isel_overlays(
     dropped: set[int] = set()
     for key, chosen in selection.items():
         axis = key if isinstance(key, int) else axis_of(array, key)
-        normal = normalize_selection(chosen, array.shape[axis], axis)
+        normal = normalize_selection(chosen, array.shape[axis], array.dims[axis])
         if not isinstance(normal, Progression) or normal.step != 1 or normal.flipped:
             return ()
         box[axis] = (normal.start, normal.start + normal.count)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, OutOfBoundsError
 from gridref.model.grid import GridAxis
 from gridref.typing import Int64Array
 
@@ -163,7 +163,7 @@ def expand_ellipsis(key: Any, ndim: int) -> list[Any]:
 
 
 def normalize_selection(
-    selection: int | slice | ArrayLike, extent: int, axis: int = 0
+    selection: int | slice | ArrayLike, extent: int, dim: int | str = 0
 ) -> AxisSelection:
     """Bring the selection of a user along one axis into normal form.
 
@@ -174,13 +174,15 @@ def normalize_selection(
         and number; negative ones count from the end.
     extent
         Number of elements along the axis.
-    axis
-        For messages.
+    dim
+        Name or number of the axis, for messages.
 
     Raises
     ------
+    OutOfBoundsError
+        For indices out of range.
     InvalidRequestError
-        For indices out of range, masks of another length, or anything else.
+        For masks of another length, or anything else.
     """
     if isinstance(selection, slice):
         return Progression.from_slice(selection, extent)
@@ -188,7 +190,7 @@ def normalize_selection(
     if indices.dtype == np.bool_:
         if indices.shape != (extent,):
             raise InvalidRequestError(
-                f"mask of shape {indices.shape} for {extent} elements (dimension {axis})"
+                f"mask of shape {indices.shape} for {extent} elements (dimension {dim!r})"
             )
         indices = np.flatnonzero(indices)
     if indices.size == 0:
@@ -196,14 +198,12 @@ def normalize_selection(
     if indices.dtype.kind not in "iu" or indices.ndim > 1:
         raise InvalidRequestError(
             f"an index is an integer, a slice or a list of integers, got {selection!r}"
-            f" (dimension {axis})"
+            f" (dimension {dim!r})"
         )
     wrapped = np.where(indices < 0, indices + extent, indices).astype(np.int64)
     if wrapped.size and (int(wrapped.min()) < 0 or int(wrapped.max()) >= extent):
-        raise InvalidRequestError(
-            f"index {int(indices.min())}..{int(indices.max())} is outside of an axis of {extent}"
-            f" (dimension {axis})"
-        )
+        beyond = indices[(wrapped < 0) | (wrapped >= extent)] if indices.ndim else indices
+        raise OutOfBoundsError(f"index {beyond.flat[0]} is out of bounds for {dim!r} ({extent})")
     if wrapped.ndim == 0:
         return Progression(int(wrapped), 1, 1)
     return wrapped

@@ -40,7 +40,10 @@ def shown_names(group: VirtualGroup, unsafe: re.Pattern[str]) -> dict[str, str]:
     names = {name for _, part in group.walk() for name in (*part.arrays, *part.groups)}
     ways = sorted(names & {".", ".."})
     if ways:
-        raise NotRepresentableError(f"{ways[0]!r} is the name of something, and in a path a way up")
+        raise NotRepresentableError(
+            f"an array or group is named {ways[0]!r}, which in a path means the folder itself or"
+            " the one above: rename it"
+        )
     changed = {shown: name for name in names if (shown := shown_name(name, unsafe)) != name}
     both = sorted(changed[shown] for shown in changed.keys() & names)
     if both:

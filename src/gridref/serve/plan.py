@@ -279,8 +279,8 @@ def _planned(
 ) -> ReadPlan:
     indices = expand_ellipsis(() if selection is None else selection, array.ndim)
     selections = [
-        normalize_selection(index, extent, axis)
-        for axis, (index, extent) in enumerate(zip(indices, array.shape, strict=True))
+        normalize_selection(index, extent, dim)
+        for index, extent, dim in zip(indices, array.shape, array.dims, strict=True)
     ]
     shape = tuple(
         selected.count if isinstance(selected, Progression) else len(selected)

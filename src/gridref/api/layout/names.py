@@ -349,7 +349,8 @@ def _as_variable(group: VirtualGroup, name: str, file: str) -> VirtualGroup:
     ]
     if len(held) != 1:
         raise InvalidRequestError(
-            f"it is to be the variable {name!r}, and holds {', '.join(held) or 'none'}",
+            f"its name says that it holds the one variable {name!r}, but it holds"
+            f" {', '.join(held) or 'no georeferenced variable'}",
             Place(source=file),
         )
     return _renamed(group, {held[0]: name, _MASK: f"{name}_{_MASK}"})

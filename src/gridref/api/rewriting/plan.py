@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridref.errors import InvalidRequestError, Message, Option
+from gridref.errors import InvalidRequestError, Message, Option, number_of
 from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, Encoding
@@ -220,7 +220,7 @@ class RewritePlan:
     def work_in_words(self) -> str:
         """What it takes: ``24 stored chunks, each decoded once; at most 300 MB of memory``."""
         memory = f"at most {self.peak_bytes / 1e6:.0f} MB of memory"
-        return f"{self.n_stored} stored chunks, each decoded {self.often}; {memory}"
+        return f"{number_of(self.n_stored, 'stored chunk')}, each decoded {self.often}; {memory}"
 
     def units(self) -> Iterator[Unit]:
         """The units, in C order."""

@@ -512,7 +512,8 @@ def own_folder(name: str) -> str:
         held = os.lstat(path)
     if stat.S_ISLNK(held.st_mode) or user not in (None, held.st_uid) or held.st_mode & 0o022:
         raise InvalidRequestError(
-            "the folder for intermediate files is not this user's own: remove it, or set TMPDIR",
+            "the folder for intermediate files belongs to another user, or others may write to it:"
+            " remove it, or set TMPDIR to another folder",
             Place(source=path),
         )
     return os.path.join(path, name)

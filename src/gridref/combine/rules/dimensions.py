@@ -17,6 +17,7 @@ from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Kind, Notes
 from gridref.combine.rules.packing import Packing, unpack_all
 from gridref.combine.values import Values, same_chunks, same_values
+from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import referred_names
 from gridref.model.indexing import flip
@@ -201,7 +202,11 @@ def extents_agree(column: Column, growing: Sequence[str], notes: Notes) -> bool:
         column.path,
         f"sizes along {' and '.join(map(repr, differing))}" if differing else "sizes",
         cases,
-        "combine only files of equal sizes",
+        Message(
+            "if they are swaths, profiles or the like, ",
+            Option("layout", "ragged", "layout=Ragged()"),
+            " keeps all samples; otherwise combine only files of equal sizes",
+        ),
     )
     return False
 

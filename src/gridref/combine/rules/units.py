@@ -85,9 +85,7 @@ def _factors(column: Column, notes: Notes) -> dict[str, Factor]:
     convert = notes.options.convert_units
     target = str(column.first.attrs.get("units"))
     if not callable(convert):
-        advice: str = Message(
-            Option("convert_units", True), ", or a converter, converts them to the first file's"
-        )
+        advice: str = Message(Option("convert_units", True), " converts them to the first file's")
     else:
         factor_of = {unit: _SAME if unit == target else convert(unit, target) for unit in units}
         factors = {unit: pair for unit, pair in factor_of.items() if pair is not None}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.text import Text
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, number_of
 from gridref.faces.cli.console import Console, echo, shown_progress
 from gridref.faces.cli.options import (
     BUILD_OPTIONS,
@@ -232,9 +232,10 @@ def tag_command(
 
 def rollback_command(
     catalog: Catalog,
-    to: Annotated[
-        str | None, typer.Option(help="Id or tag of a snapshot. Default: the previous one.")
+    snapshot: Annotated[
+        str | None, typer.Argument(help="Id or tag of a snapshot. Default: the previous one.")
     ] = None,
+    to: Annotated[str | None, typer.Option(help="The same as SNAPSHOT.")] = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """Return to an earlier snapshot. This is itself a commit and can be rolled back.
@@ -243,10 +244,12 @@ def rollback_command(
     --------
         gridref rollback cube.gridref
 
-        gridref rollback cube.gridref --to v1
+        gridref rollback cube.gridref v1
     """
+    if snapshot is not None and to is not None:
+        raise typer.BadParameter("give the snapshot once: as an argument, or with --to")
     opened = opened_catalog(catalog, storage_options)
-    _told(catalog, opened, opened.rollback(to))
+    _told(catalog, opened, opened.rollback(snapshot or to))
 
 
 def prune_command(
@@ -275,8 +278,12 @@ def prune_command(
     pruned = opened.prune(keep=keep, grace_seconds=youngest, dry_run=dry_run)
     for file in (*pruned.files, *pruned.sheets):
         echo(f"{'would remove' if dry_run else 'removed'} {file}")
-    folders = f", {len(pruned.sheets)} folders of overlays" if pruned.sheets else ""
-    echo(f"{len(pruned.snapshots)} snapshots, {len(pruned.files)} files{folders}")
+    counts = [
+        number_of(len(pruned.snapshots), "snapshot"),
+        number_of(len(pruned.files), "file"),
+        *([number_of(len(pruned.sheets), "folder") + " of overlays"] if pruned.sheets else ()),
+    ]
+    echo(f"{'would remove' if dry_run else 'removed'} {', '.join(counts)}")
 
 
 @takes(RECHUNK_OPTIONS)

@@ -20,7 +20,7 @@ from rich.tree import Tree
 
 from gridref.api.overlays import OverlayInfo, OverviewInfo, overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
-from gridref.errors import NotRepresentableError, problems_in_short
+from gridref.errors import NotRepresentableError, number_of, problems_in_short
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.options import spelled
 from gridref.faces.picture import (
@@ -65,7 +65,7 @@ def draw_tree(group: VirtualGroup, name: str) -> Tree:
 
 def _blocks(array: VirtualArray) -> str:
     count = array.n_blocks
-    return f"{count} block{'s' if count != 1 else ''}"
+    return number_of(count, "block")
 
 
 def draw_grid(array: VirtualArray, name: str, width: int = 72) -> Text:
@@ -110,7 +110,7 @@ def draw_grid(array: VirtualArray, name: str, width: int = 72) -> Text:
     text.append(rule.join([line("┃", "┃", "│", "┃", inside) for inside in rows]))
     text.append(line("┗", "┻", "━", "┛", "━" * n_cells))
     if n_rows > MAX_ROWS:
-        text.append(f"({n_rows} rows of chunks in all)\n", style="dim")
+        text.append(f"({number_of(n_rows, 'row')} of chunks)\n", style="dim")
     return text
 
 
@@ -150,7 +150,11 @@ def _view_in_words(array: VirtualArray, options: ViewOptions) -> str:
     if isinstance(shown, NotRepresentableError):
         return f"not {options.view}"
     words = f"{shown.view}, {shown.metadata.grid.to_json()['name']}"
-    return words if shown.shards is None else f"{words}, {shown.shards.grid.n_chunks} shards"
+    return (
+        words
+        if shown.shards is None
+        else f"{words}, {number_of(shown.shards.grid.n_chunks, 'shard')}"
+    )
 
 
 # Layouts: a table of variables by labels, with holes marked
@@ -292,9 +296,9 @@ def source_summary(group: CatalogGroup) -> list[str]:
     sizes = [source.size_bytes for source in sources if source.size_bytes is not None]
     states = ", ".join(f"{counts[state]} {state.name.lower()}" for state in ChunkState)
     lines = [
-        f"{counts.sum()} stored chunks: {states}",
+        f"{number_of(int(counts.sum()), 'stored chunk')}: {states}",
         f"{human_bytes(stored)} stored, {human_bytes(decoded)} decoded",
-        f"{len(sources)} sources, {human_bytes(sum(sizes))}",
+        f"{number_of(len(sources), 'source')}, {human_bytes(sum(sizes))}",
     ]
     if n_holes:
         lines.append(f"blocks in no file: {n_holes} (they read as the fill value)")
@@ -399,7 +403,9 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool, eve
         console.print_json(json.dumps(_document(combination)))
         return not combination.problems
     if combination.group is not None and every:
-        console.print(draw_tree(combination.group, f"{len(combination.report.files)} files"))
+        console.print(
+            draw_tree(combination.group, number_of(len(combination.report.files), "file"))
+        )
         console.print()
         print_outcome(console, combination.group)
         _print_arrays(console, combination.group)
@@ -553,15 +559,21 @@ def _file_lines(found: Inspection) -> Iterator[str]:
     size = "" if found.file_bytes is None else f", {human_bytes(found.file_bytes)}"
     yield f"{found.file}: {found.format}{size}"
     yield from (
-        f"{what}: {n_requests} requests, {human_bytes(n_bytes)}{_share(n_bytes, found.file_bytes)}"
+        f"{what}: {number_of(n_requests, 'request')}, {human_bytes(n_bytes)}"
+        f"{_share(n_bytes, found.file_bytes)}"
         for what, n_requests, n_bytes in (
-            ("a scan of it", found.n_requests, found.n_bytes),
-            ("of one more like it", found.n_requests_alike, found.n_bytes_alike),
+            ("scanning this file", found.n_requests, found.n_bytes),
+            ("scanning one more file like it", found.n_requests_alike, found.n_bytes_alike),
         )
     )
     if found.file_bytes:
-        yield f"looked at: [{_file_map(found.metadata, found.file_bytes)}]"
-    yield from (f"{name}: {value}" for name, value in found.facts.items())
+        yield f"where the scan reads: [{_file_map(found.metadata, found.file_bytes)}]"
+    facts = {name: value for name, value in found.facts.items() if value is not None}
+    words = {True: "yes", False: "no"}
+    yield from (
+        f"{name}: {words[value] if isinstance(value, bool) else value}"
+        for name, value in facts.items()
+    )
 
 
 def _share(n_bytes: int, file_bytes: int | None) -> str:
@@ -579,7 +591,7 @@ def _file_map(pieces: tuple[tuple[int, int], ...], file_bytes: int) -> str:
 
 def _stored_arrays(found: Inspection) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("array", "chunks", "of shape", "median", "small", "in all", "index"):
+    for title in ("array", "chunks", "of shape", "median", "small", "stored", "index"):
         table.add_column(title, justify="left" if title in ("array", "index") else "right")
     ordered = sorted(found.arrays, key=lambda array: -array.n_chunks)
     for array in ordered:
@@ -597,7 +609,7 @@ def _stored_arrays(found: Inspection) -> Table:
 
 def _print_advice(console: Console, found: Inspection) -> None:
     if not found.advice:
-        console.print("nothing makes it slow")
+        console.print("nothing found that makes reading slow")
     for advice in found.advice:
         text = Text.assemble(("slow ", "yellow"), advice.reason)
         console.print(text, soft_wrap=True)

@@ -23,6 +23,7 @@ from gridref.errors import (
     Place,
     SourceFormatError,
     SourceUnavailableError,
+    number_of,
 )
 from gridref.faces.cli.console import Console, echo, shown_progress
 from gridref.faces.cli.options import (
@@ -222,7 +223,9 @@ def _print_catalog(
     for line in lines_beside(group, arrays):
         console.print(Text(line), soft_wrap=True)
     if not one_array and group.info.n_checksums:
-        console.print(f"{group.info.n_checksums} stored chunks have checksums", highlight=False)
+        console.print(
+            f"checksums: {number_of(group.info.n_checksums, 'stored chunk')}", highlight=False
+        )
     if one_array or any(each.n_blocks > 1 for each in arrays.values()):
         path, drawn = _largest(arrays)
         console.print()
@@ -537,7 +540,9 @@ def print_verification(
 
     def announce(n_chunks: int, n_bytes: int) -> None:
         size = f"{n_bytes / 1e6:.1f} MB"
-        console.print(f"{n_chunks} stored chunks to compare: {size}, read twice", style="dim")
+        console.print(
+            f"{number_of(n_chunks, 'stored chunk')} to compare: {size}, read twice", style="dim"
+        )
 
     with shown_progress(quiet, "chunks") as progress:
         result = verify_catalog(opened, progress=progress, announce=announce, **access, **how)
@@ -546,14 +551,15 @@ def print_verification(
     for path, reason in result.not_compared:
         console.print(Text.assemble(("not compared ", "yellow"), f"{path}: {reason}"))
     n_labels = sum(difference.is_label for difference in result.differences)
-    differ = f"{n_labels} coordinates of files differ" if n_labels else "none differs"
-    console.print(f"{result.n_labels} labels compared: {differ}")
+    n_unlike = len(result.differences) - n_labels
+    differ = _differing(n_labels, "coordinate") if n_labels else "none differs"
+    console.print(f"{number_of(result.n_labels, 'label')} compared: {differ}")
     console.print(
-        f"{result.n_arrays} arrays, {result.n_chunks} chunks, {result.n_values} values compared:"
-        f" {len(result.differences) - n_labels} chunks differ"
+        f"{number_of(result.n_arrays, 'array')}, {number_of(result.n_chunks, 'chunk')},"
+        f" {number_of(result.n_values, 'value')} compared: {_differing(n_unlike, 'chunk')}"
     )
     if how.get("checksums") and not result.differences:
-        console.print(f"{result.n_checksums} stored chunks now have checksums")
+        console.print(f"checksums recorded: {number_of(result.n_checksums, 'stored chunk')}")
     if result.differences:
         raise typer.Exit(1)
     if summarised is not None:
@@ -563,6 +569,10 @@ def print_verification(
         if summary:
             now.write(summary, storage_options)
             console.print(f"written: {summary}")
+
+
+def _differing(n: int, noun: str) -> str:
+    return f"{number_of(n, noun)} {'differs' if n == 1 else 'differ'}"
 
 
 def _print_comparison(console: Console, published: Summary, now: Summary) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from gridref.errors import Message, UnclearLayoutError
+from gridref.errors import Message, UnclearLayoutError, number_of
 from gridref.faces.cli.console import Console, shown_progress
 from gridref.faces.cli.look import print_verification
 from gridref.faces.cli.options import (
@@ -95,8 +95,8 @@ def build_command(
         console.print(Text(spelled(line)), soft_wrap=True)
     arrays = group.all_arrays()
     console.print(
-        f"{shown_address(address)}: {len(arrays)} arrays,"
-        f" {sum(a.n_blocks for a in arrays.values())} blocks",
+        f"{shown_address(address)}: {number_of(len(arrays), 'array')},"
+        f" {number_of(sum(a.n_blocks for a in arrays.values()), 'block')}",
         soft_wrap=True,
     )
     if verify:

@@ -471,8 +471,8 @@ COPY_OPTIONS: Mapping[str, Any] = {
         "readers read it.",
         spill=_option(
             str,
-            "Folder for intermediate files, where memory is too little to decode each stored "
-            "chunk once without. Default: in the target, if that is local.",
+            "Folder for intermediate files. They are used if --memory is too little to decode "
+            "each stored chunk only once. Default: in the target, if that is local.",
             metavar="FOLDER",
         ),
     ),

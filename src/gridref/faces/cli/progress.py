@@ -17,6 +17,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from gridref.errors import number_of
+
 if TYPE_CHECKING:
     from gridref.io import Traffic
 
@@ -64,7 +66,7 @@ class _TrafficColumn(ProgressColumn):
         if self.traffic is None:
             return Text()
         n_bytes = human_bytes(self.traffic.n_bytes)
-        return Text(f"{self.traffic.n_requests} requests, {n_bytes}", style="dim")
+        return Text(f"{number_of(self.traffic.n_requests, 'request')}, {n_bytes}", style="dim")
 
 
 class ScanProgress:

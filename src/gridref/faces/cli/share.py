@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from gridref.errors import number_of
 from gridref.faces.cli.console import echo, shown_progress
 from gridref.faces.cli.options import (
     COPY_OPTIONS,
@@ -178,15 +179,22 @@ def export_command(
     kind = export_kind(output, to)
     echo(_WRITTEN[kind](output, written))
     if kind in ("kerchunk", "icechunk", "cf") and opened.info.n_checksums:
-        echo(f"checksums of {opened.info.n_checksums} chunks are left out: no place for them")
+        echo(
+            f"checksums of {number_of(opened.info.n_checksums, 'chunk')} are left out:"
+            " no place for them"
+        )
 
 
 _WRITTEN: Mapping[str, Callable[[str, Any], str]] = {
-    "kerchunk": lambda output, document: f"{output}: {len(document['refs'])} keys",
+    "kerchunk": lambda output, document: f"{output}: {number_of(len(document['refs']), 'key')}",
     "icechunk": lambda output, snapshot: f"{output}: snapshot {snapshot}",
-    "cf": lambda output, variables: f"{output}: {len(variables)} aggregation variables",
+    "cf": lambda output, variables: (
+        f"{output}: {number_of(len(variables), 'aggregation variable')}"
+    ),
     "stac": lambda output, document: f"{output}: {document['type']} {document['id']}",
-    "forecast": lambda output, view: f"{output}: {view.arrays['valid_time'].shape[0]} valid times",
+    "forecast": lambda output, view: (
+        f"{output}: {number_of(view.arrays['valid_time'].shape[0], 'valid time')}"
+    ),
 }
 """What to say of each kind of export."""
 
@@ -244,11 +252,14 @@ def _copy_lines(report: CopyReport) -> Iterator[str]:
         if array.n_decoded:
             often = "once" if array.decodes <= 1 else f"{array.decodes:.3g} times"
             through = " into intermediate files" if array.has_two_passes else ""
-            parts.append(f"each of {array.n_stored} stored chunks decoded {often}{through}")
+            parts.append(
+                f"{number_of(array.n_stored, 'stored chunk')}, each decoded {often}{through}"
+            )
         yield f"{path}: {', '.join(parts)}"
     in_memory = f"at most {human_bytes(report.peak_bytes)} of memory"
     if report.is_dry_run:
-        yield f"{report.target}: {report.n_objects} objects, {in_memory}; nothing was written"
+        objects = number_of(report.n_objects, "object")
+        yield f"{report.target}: {objects}, {in_memory}; nothing was written"
         return
     found = f" ({report.n_adopted} found)" if report.n_adopted else ""
     yield (
@@ -298,4 +309,4 @@ def publish_command(
     for file, reason in published.left_out.items():
         echo(f"no {file}: {reason}", err=True)
     n_files = len(published.files)
-    echo(f"{folder}: {n_files} files and the catalog, to be uploaded to {base_url}")
+    echo(f"{folder}: {number_of(n_files, 'file')} and the catalog, to be uploaded to {base_url}")

@@ -17,7 +17,7 @@ import pyarrow.parquet
 from rich.table import Table
 from rich.text import Text
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, number_of
 from gridref.faces.cli.console import Console, printable
 from gridref.options import check_choice
 
@@ -168,11 +168,14 @@ def _show_table(rows: pa.RecordBatchReader, limit: int) -> None:
     for shown, row in enumerate(_texts(rows)):
         if limit and shown == limit:
             console.print(table)
-            console.print(f"{limit} rows shown, there are more: --limit 0 or -o FILE", style="dim")
+            console.print(
+                f"{number_of(limit, 'row')} shown, there are more: --limit 0 or -o FILE",
+                style="dim",
+            )
             return
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)
-    console.print(f"{table.row_count} rows", style="dim")
+    console.print(number_of(table.row_count, "row"), style="dim")
 
 
 def _texts(rows: pa.RecordBatchReader) -> Iterator[tuple[str, ...]]:

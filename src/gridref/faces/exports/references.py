@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import batched
 
-from gridref.errors import InvalidRequestError, Message, NotRepresentableError
+from gridref.errors import InvalidRequestError, Message, NotRepresentableError, number_of
 from gridref.io import is_local
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
@@ -211,8 +211,7 @@ def refuse(references: str, reasons: Mapping[str, str], instead: str = "write a 
         lines = "\n".join(f"  - {name}: {reason}" for name, reason in sorted(reasons.items()))
         raise NotRepresentableError(
             Message(
-                f"{references} cannot express {len(reasons)}"
-                f" array{'s' if len(reasons) > 1 else ''}; ",
+                f"{references} cannot express {number_of(len(reasons), 'array')}; ",
                 instead,
                 f" instead:\n{lines}",
             )

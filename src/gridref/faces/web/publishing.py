@@ -18,7 +18,7 @@ from gridref.api.readable import reader_for
 from gridref.catalog import CatalogGroup
 from gridref.catalog.document import CatalogReport
 from gridref.catalog.folder import write_errors_told
-from gridref.errors import InvalidRequestError, NotRepresentableError
+from gridref.errors import InvalidRequestError, Message, NotRepresentableError, Option
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.faces.exports.stac import to_stac
 from gridref.faces.picture import is_drawable
@@ -345,8 +345,10 @@ def _check_sources(group: CatalogGroup) -> None:
     hidden = [url for url in urls if not _on_the_web(url)]
     if hidden:
         raise InvalidRequestError(
-            f"{len(hidden)} of {len(urls)} sources are at addresses that visitors of the site "
-            "cannot read, like"
-            f" {shown_address(hidden[0])}: give their address on the web (prefixes=, or --from "
-            "and --to)"
+            Message(
+                f"{len(hidden)} of {len(urls)} sources are at addresses that visitors of the site "
+                f"cannot read, like {shown_address(hidden[0])}: give their address on the web (",
+                Option("from", ..., "prefixes={...}"),
+                ")",
+            )
         )

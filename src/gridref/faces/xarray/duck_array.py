@@ -31,6 +31,7 @@ from gridref.errors import (
     InvalidRequestError,
     NotRepresentableError,
     Problem,
+    number_of,
 )
 from gridref.model.array import VirtualArray
 from gridref.model.conventions import TimeBase, is_time_like
@@ -463,7 +464,7 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
 
     def _repr_inline_(self, max_width: int) -> str:
         n_blocks = self.array.n_blocks
-        return f"virtual, {n_blocks} block{'s' if n_blocks != 1 else ''}"[:max_width]
+        return f"virtual, {number_of(n_blocks, 'block')}"[:max_width]
 
     def __deepcopy__(self, memo: Any) -> VirtualDuckArray:
         return self

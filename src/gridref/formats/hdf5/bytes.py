@@ -359,8 +359,8 @@ def check_driver(name: bytes) -> None:
     if name in _PARTIAL_DRIVERS:
         driver, tool = _PARTIAL_DRIVERS[name]
         raise UnsupportedFeatureError(
-            f"the file is only a part: HDF5's {driver} driver wrote several; make one of them with"
-            f" {tool}"
+            f"HDF5's {driver} driver wrote several files, and this is one of them: make one file of"
+            f" all with {tool}"
         )
 
 

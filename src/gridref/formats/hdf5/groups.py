@@ -223,7 +223,7 @@ def _file_space(file: Hdf5Bytes) -> tuple[str, int | None]:
     if file.extension is not None:
         message = read_header(file, file.extension).first(FILE_SPACE_INFO)
     if message is None or message.data[0] != 1:
-        return "not said", None
+        return "not stated in the file", None
     place = file.place(message.address, len(message.data))
     cursor = FieldCursor(message.data, "the file space information", place)
     cursor.take(1)

@@ -23,6 +23,7 @@ from gridref.errors import (
     Place,
     SourceFormatError,
     UnsupportedFeatureError,
+    number_of,
 )
 from gridref.formats.location import Location
 from gridref.formats.scanner import Advice, Findings, MetadataPieces, Organisation, ScanOptions
@@ -308,7 +309,7 @@ def _advice(directories: Sequence[Directory], metadata: MetadataPieces) -> Itera
             f"its {len(directories)} directories and tables of tiles, {n_bytes} bytes, reach to"
             f" byte {last} of {metadata.file_bytes}",
             _COG,
-            f"all of it at the beginning: {n_then} request{'s' * (n_then > 1)}, not"
+            f"all of it at the beginning: {number_of(n_then, 'request')}, not"
             f" {metadata.n_requests}",
         )
     if directories and not _is_tiled(directories[0]):
