@@ -72,7 +72,6 @@ __all__ = [
     "NotRepresentableError",
     "Option",
     "OutOfBoundsError",
-    "OutOfBoundsError",
     "OverlayNotUsedWarning",
     "Place",
     "Problem",

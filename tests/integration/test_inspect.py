@@ -140,7 +140,12 @@ def test_on_the_command_line(shared_data: Path) -> None:
     path = str(shared_data / SCATTERED[0])
     shown = CliRunner().invoke(app, ["info", path])
     assert shown.exit_code == 0
-    for words in ("scanning one more file like it", "h5repack -S PAGE", "superblock version: 0", "[#"):
+    for words in (
+        "scanning one more file like it",
+        "h5repack -S PAGE",
+        "superblock version: 0",
+        "[#",
+    ):
         assert words in shown.output
     document = json.loads(CliRunner().invoke(app, ["info", path, "--json"]).output)
     found = inspect(path)

@@ -608,7 +608,7 @@ def test_a_table_of_another_directory_is_not_read(cube: Cube) -> None:
         ({"chunks": {"time": -1}, "memory": "1MB"}, "memory"),
         ({"chunks": {"time": -1}, "memory": "much"}, "is not a size: write 500MB"),
         ({"chunks": {"time": -1}, "codec": "zip"}, "codec"),
-        ({"chunks": {"time": -1}, "where": {"lat": slice(50, 60)}}, "is nothing of it"),
+        ({"chunks": {"time": -1}, "where": {"lat": slice(50, 60)}}, "selects no labels"),
         ({"chunks": None}, "no overlay to bring up to date"),
     ],
 )
@@ -705,10 +705,10 @@ def test_write_list_update_and_drop(cube: Cube) -> None:
     assert done.returncode == 0, done.stderr
     assert "tas: 24x12x14 in chunks of 24x5x5: 0.0154 MB in 1 shard, each" in done.stderr
     shown = run_command("info", cube.url).stdout
-    assert "tas: overlay 0, chunks allx5x5, 100 % covered" in shown
-    assert "tas: overlay 0, chunks allx5x5" in run_command("info", cube.url, "tas").stdout
+    assert "tas: overlay 0, chunks all x 5 x 5, 100 % covered" in shown
+    assert "tas: overlay 0, chunks all x 5 x 5" in run_command("info", cube.url, "tas").stdout
     appended = run_command("append", cube.url, cube.write(6, np.ones((4, 12, 14), "f4")))
-    assert "tas: overlay 0, chunks allx5x5, 85.7 % covered" in appended.stderr
+    assert "tas: overlay 0, chunks all x 5 x 5, 85.7 % covered" in appended.stderr
     assert "85.7 % covered" in run_command("info", cube.url).stdout
     updated = run_command("rechunk", cube.url, "tas", "--update")
     assert "tas: 4x12x14 in chunks of 4x5x5" in updated.stderr
@@ -1014,8 +1014,8 @@ def test_pages_list_the_overlays_of_an_array(tmp_path: Path) -> None:
     with running(create_app([cube.url])) as address:
         for path in ("cube", "cube/array/tas"):
             rows = rows_of(httpx.get(f"{address}/{path}", headers=BROWSER).text)
-            assert rows[0] == ["tas 0", "allx5x5", "all", "100 %", size]
-            assert rows[1][:4] == ["tas 1", "6xanyxany", "lat 3 to 6", "33.3 %"]
+            assert rows[0] == ["tas 0", "all x 5 x 5", "all", "100 %", size]
+            assert rows[1][:4] == ["tas 1", "6 x any x any", "lat 3 to 6", "33.3 %"]
         assert rows_of(httpx.get(f"{address}/cube/array/lat", headers=BROWSER).text) == []
 
 

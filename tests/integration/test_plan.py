@@ -290,7 +290,7 @@ def test_build_append_and_replace_say_what_they_did(four_days: list[Path], tmp_p
     said = [
         f"laid out by --concat-dim time, {order}",
         f"given more than once, and taken once: {four_days[0]}",
-        f"1 drift resolved: 1 gap (gridref list {catalog} report lists them)",
+        f"1 drift resolved: gap (1); gridref list {catalog} report lists them",
     ]
     assert lines_of(done, str(catalog)) == said
     group = gridref.build(

@@ -71,8 +71,8 @@ class OverlayInfo:
 
     @property
     def chunks_in_words(self) -> str:
-        """Chunk lengths as commands and pages show them: ``allx20x20``."""
-        return "x".join({-1: "all", 0: "any"}.get(n, str(n)) for n in self.chunks)
+        """Chunk lengths as commands and pages show them: ``all x 20 x 20``."""
+        return " x ".join({-1: "all", 0: "any"}.get(n, str(n)) for n in self.chunks)
 
     @property
     def where_in_words(self) -> str:

@@ -118,7 +118,7 @@ def drift_line(drifts: Rows, catalog: str) -> list[str]:
     n = kinds.total()
     named = ", ".join(f"{kind} ({n_kind})" for kind, n_kind in sorted(kinds.items()))
     address = shown_address(catalog)
-    return [f"{number_of(n, 'drift')} resolved: {named} (gridref list {address} report lists them)"]
+    return [f"{number_of(n, 'drift')} resolved: {named}; gridref list {address} report lists them"]
 
 
 def label_lines(drifts: Rows) -> list[str]:
