@@ -354,7 +354,7 @@ def test_native_chunks_are_referenced_in_the_repository(tmp_path: Path) -> None:
     session = repository.readonly_session("main")
     kept = gridref.interchange.from_icechunk(session)
     np.testing.assert_array_equal(kept["v"][...], values)
-    with pytest.raises(UnsupportedFeatureError, match="give it"):
+    with pytest.raises(UnsupportedFeatureError, match="pass the address"):
         gridref.interchange.from_icechunk(session, max_inline_bytes=1000)
     named = gridref.interchange.from_icechunk(
         session, address=tmp_path / "n.icechunk", max_inline_bytes=1000

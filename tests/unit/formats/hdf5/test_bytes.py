@@ -161,5 +161,5 @@ def test_files_of_several_parts(
     part = name.replace("%d", "0")
     with pytest.raises(OSError, match=r"nable to|truncated"):
         h5py.File(part)
-    with pytest.raises(UnsupportedFeatureError, match=f"only a part.*{tool}"):
+    with pytest.raises(UnsupportedFeatureError, match=f"wrote several files.*{tool}"):
         scan(part)
