@@ -5,6 +5,7 @@ Names are imported when they are first used, so that ``import gridref`` waits fo
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from gridref.model.scan_report import draw_with
@@ -101,7 +102,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"gridref.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'gridref' has no attribute {name!r}")
+    message = f"module 'gridref' has no attribute {name!r}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -329,6 +329,8 @@ def _refuse_unknown(
             for option in _fields(kind):
                 call = f"{calls[kind.__name__]}({option.name}=...)"
                 written.setdefault(option.name, call)
+    if "concat_dim" in known:
+        written["dim"] = "concat_dim=..., or layout=Stack(...) for a new dimension"
     for name in given:
         if name not in known and name in written:
             raise InvalidRequestError(

@@ -502,6 +502,8 @@ def _all(where: str, *tokens: str, by: str) -> dict[tuple[str, str], str]:
 _RAGGED = "integration/test_ragged_archives.py::"
 _COPYING = "integration/test_copying.py::"
 TESTED_ELSEWHERE = {
+    ("options.py", "concat_dim="): "integration/test_advice.py::test_dim_is_called_concat_dim",
+    ("options.py", "layout=Stack(...)"): "integration/test_building.py::test_stack_of_dated_files",
     **_all(
         "combine/rules/dimensions.py",
         "layout=Ragged()",
@@ -839,6 +841,14 @@ def test_following_advice_gives_what_the_files_hold(case: Case, tmp_path: Path) 
         f"gridref::{tmp_path / 'cube.gridref'}", engine="zarr", decode_times=False
     ) as tree:
         check_by_label([node.to_dataset().load() for node in tree.subtree], files, case)
+
+
+def test_dim_is_called_concat_dim(tmp_path: Path) -> None:
+    files = written(dataset([0]), dataset([1], offset=500))(tmp_path)
+    with pytest.raises(GridrefError, match="write concat_dim="):
+        gridref.build(files, tmp_path / "cube.gridref", dim="time")
+    group = gridref.build(files, tmp_path / "cube.gridref", concat_dim="time")
+    assert group.arrays["t"].shape == (2, 2)
 
 
 def _row(where: str) -> str:

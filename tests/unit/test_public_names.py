@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,14 @@ CALLS = [
     write_catalog,
 ]
 READ, KEPT = {"file", "files", "items", "groups", "group"}, {"catalog"}
+
+
+def test_a_misspelt_name_is_suggested() -> None:
+    with pytest.raises(AttributeError) as caught:
+        gridref.opencatalog  # noqa: B018
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "Did you mean: 'open_catalog'?" in shown
+    assert {"copy", "create_app"} <= {*dir(gridref)}
 
 
 def test_public_names() -> None:

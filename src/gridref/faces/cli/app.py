@@ -110,6 +110,11 @@ def main() -> None:
     except _UsageError as error:
         if not arguments:
             sys.exit(2)  # the help that was shown says it all
+        if arguments[0] == "replace":
+            _end(
+                "there is no command replace: gridref refresh CATALOG FILE --by NEW does it",
+                2,
+            )
         path = error.ctx.command_path if error.ctx is not None else "gridref"
         _end(f"{error.format_message()} (see {path} --help)", 2)
 
