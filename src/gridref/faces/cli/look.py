@@ -366,6 +366,8 @@ def list_command(
             opened = opened.scan_values(arrays or None, n_threads=threads, progress=progress)
     rows = _rows(opened, str(table), arrays or [], state or None, by_size=by_size)
     put_rows(rows, output=output, format=format, limit=limit)
+    if table == "statistics" and not any(opened.statistics()["n_known"].to_pylist()):
+        echo("no statistics yet: --scan-values reads all chunks and records them", err=True)
 
 
 def _rows(

@@ -20,7 +20,12 @@ from gridref.api.opening import view_options
 from gridref.api.readable import CACHE_BYTES
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.catalog.overlays import OverlayPolicy, policy_of
-from gridref.errors import GridrefError, InvalidRequestError, SourceNotAllowedError
+from gridref.errors import (
+    GridrefError,
+    InvalidRequestError,
+    SourceNotAllowedError,
+    SourceUnavailableError,
+)
 from gridref.faces.web.extent import Ends, ends_of
 from gridref.faces.web.front_page import Described, Listed
 from gridref.io import (
@@ -339,7 +344,11 @@ class Site:
             inside = self._directories.get(os.path.dirname(address))
             if inside is not None:
                 inside.require(real_path(_root_file(address)))
-            version = describe_source(_root_file(address), self.options.storage_options)
+            try:
+                version = describe_source(_root_file(address), self.options.storage_options)
+            except SourceUnavailableError:
+                self.options.opened(address)  # says so if there is no catalog
+                raise
             group = self.options.opened(address)
             pinned = f"{name}@{_pin_of(group)}"
         shown = self._shown(name, address, group, version, pinned)
