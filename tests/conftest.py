@@ -8,6 +8,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+# netCDF4 names its own plugins to child processes, and h5py cannot use those.
+os.environ.pop("HDF5_PLUGIN_PATH", None)
+
 # First of all: the plugins bind to the HDF5 library that was loaded first, and netCDF4 has its own.
 import hdf5plugin  # noqa: F401
 import pytest
