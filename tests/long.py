@@ -9,6 +9,7 @@ With ``-m long`` a module is imported only if its text has the marker, or if it 
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,25 @@ def has_no_long_test(path: Path, config: pytest.Config) -> bool:
     if config.option.markexpr != "long" or not path.is_file():
         return False
     named = path.name in {Path(argument).name for argument in config.args}
-    return not named and "mark.long" not in path.read_text(encoding="utf-8")
+    return not named and not _is_marked(path)
+
+
+@cache
+def _is_marked(path: Path) -> bool:
+    return "mark.long" in path.read_text(encoding="utf-8")
 
 
 def spare_quick_cases(items: list[pytest.Item]) -> None:
-    """Take the marker off the cases that ``but`` leaves to ``make test``."""
+    """Take the marker off the cases that ``but`` leaves to ``make test``.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a test has the marker from another module, and ``-m long`` would miss it.
+    """
+    for item in items:
+        if item.get_closest_marker("long") and not _is_marked(item.path):
+            raise pytest.UsageError(f"{item.path} has long tests: write mark.long in it")
     cases: dict[str, list[tuple[pytest.Item, pytest.Mark]]] = defaultdict(list)
     for item in items:
         for mark in item.own_markers:

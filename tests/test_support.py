@@ -111,6 +111,12 @@ def test_modules_without_long_tests_are_not_imported(module: pytest.Pytester) ->
     assert fails("-m", "long", quick) == {"quick"}
 
 
+def test_no_long_test_is_hidden_in_a_module_without_the_marker(module: pytest.Pytester) -> None:
+    (module.path / "test_other.py").write_text("from test_module import test_exhaustive\n")
+    run = module.runpytest_inprocess("--collect-only")
+    assert "test_other.py has long tests: write" in run.stderr.str()
+
+
 def test_a_case_that_is_named_is_run(module: pytest.Pytester) -> None:
     named = ["test_module.py::test_product[0-1]", "test_module.py::test_few[1]"]
     run = module.runpytest_inprocess("-m", "not long", *named)
