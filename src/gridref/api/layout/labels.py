@@ -182,12 +182,13 @@ class LabelPattern:
         matches = [self.expression.search(text) for text in texts]
         unlike = [number for number, match in enumerate(matches) if match is None]
         if unlike:
-            shown = "; ".join(
-                f"{origins[n]} does not match {self.text!r}" for n in unlike[:_SHOWN_FILES]
-            )
-            n_more = len(unlike) - _SHOWN_FILES
-            more = f"; nor do {n_more} more of {len(texts)}" if n_more > 0 else ""
-            raise InvalidRequestError(shown + more, Place(source=urls[unlike[0]]))
+            shown = ", ".join(origins[n] for n in unlike[:_SHOWN_FILES])
+            told = f"{shown} does not match {self.text!r}"
+            if len(unlike) > 1:
+                more = ", ..." if len(unlike) > _SHOWN_FILES else ""
+                n_unlike = f"{len(unlike)} of {len(texts)}"
+                told = f"{n_unlike} do not match {self.text!r}: {shown}{more}"
+            raise InvalidRequestError(told, Place(source=urls[unlike[0]]))
         held = [self._held(match) for match in matches if match is not None]
         words = {
             name
