@@ -649,7 +649,8 @@ class _Growth:
                 else each
                 for each in inputs
             ]
-            done = self._whole(ordered, job=self._keeping_repeats(shown, laid, dim))
+            held = [isinstance(each, Span) for each in inputs]
+            done = self._whole(ordered, job=self._keeping_repeats(ordered, held, dim))
         filled = _filled_gaps(shown, inputs)
         return replace(
             done,
@@ -657,18 +658,28 @@ class _Growth:
             is_outdated=lambda row: (row["cause"], row["variable"], row["value"]) in filled,
         )
 
-    def _keeping_repeats(self, shown: VirtualGroup, laid: Arrangement, dim: str) -> Job:
-        """How to combine, with a rule that accepts labels that repeat in the catalog alone."""
-        index = shown.arrays.get(dim)
-        if self.job.rules.overlap != "raise" or index is None or index.dims != (dim,):
+    def _keeping_repeats(
+        self, groups: Sequence[VirtualGroup], held: Sequence[bool], dim: str
+    ) -> Job:
+        """How to combine, with a rule that accepts labels that repeat in the catalog alone.
+
+        Parameters
+        ----------
+        groups
+            What is combined.
+        held
+            Which of them are parts of the catalog.
+        """
+        if self.job.rules.overlap != "raise":
             return self.job
-        arrays = [each.arrays.get(dim) for each in laid.inputs if isinstance(each, VirtualGroup)]
-        theirs, *new = (
-            decoded_values(dim, self.read(array), array)
-            for array in (index, *arrays)
-            if array is not None
-        )
-        added = np.concatenate([*new, theirs[:0]])
+        labels: dict[bool, list[NDArray[Any]]] = {True: [], False: []}
+        for group, is_held in zip(groups, held, strict=True):
+            index = group.arrays.get(dim)
+            if index is not None and index.dims == (dim,):
+                labels[is_held].append(decoded_values(dim, self.read(index), index))
+        if not labels[True] or not labels[False]:
+            return self.job
+        theirs, added = np.concatenate(labels[True]), np.concatenate(labels[False])
         try:
             repeats = len(np.unique(theirs)) < len(theirs)
             fits = len(np.unique(added)) == len(added) and not np.isin(added, theirs).any()
