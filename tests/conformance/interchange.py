@@ -16,7 +16,6 @@ from typing import Any
 
 import fsspec
 import icechunk
-import kerchunk.hdf
 import numpy as np
 import xarray as xr
 import zarr
@@ -28,6 +27,7 @@ from virtualizarr.parsers import HDFParser
 import gridref
 from gridref.errors import GridrefError, NotRepresentableError
 from gridref.faces.exports.kerchunk import to_kerchunk
+from tests.by_kerchunk import hdf5_references
 from tests.cf_aggregations import aggregate, read_aggregation
 
 PAGE = Path(__file__).parents[2] / "docs" / "interchange.md"
@@ -189,12 +189,8 @@ def _to_cf_aggregation(group: gridref.VirtualGroup, folder: Path) -> Read:
     return lambda: read_aggregation(folder / "all.nc")
 
 
-def _described_by_kerchunk(file: Path) -> dict[str, Any]:
-    return dict(kerchunk.hdf.SingleHdf5ToZarr(str(file), inline_threshold=0).translate())
-
-
 def _as_kerchunk_says(files: Sequence[Path]) -> xr.DataTree:
-    trees = [_referenced_tree(_described_by_kerchunk(file), 2) for file in files]
+    trees = [_referenced_tree(hdf5_references(file, inline_threshold=0), 2) for file in files]
     if len(trees) == 1:
         return trees[0]
     return xr.DataTree(xr.concat([tree.to_dataset() for tree in trees], "time"))
@@ -203,7 +199,7 @@ def _as_kerchunk_says(files: Sequence[Path]) -> xr.DataTree:
 def _from_kerchunk(files: Sequence[Path], folder: Path) -> gridref.VirtualGroup:
     groups = []
     for file in files:
-        document = _described_by_kerchunk(file)
+        document = hdf5_references(file, inline_threshold=0)
         (folder / f"{file.stem}.json").write_text(json.dumps(document))
         groups.append(gridref.scan(folder / f"{file.stem}.json"))
     return groups[0] if len(groups) == 1 else gridref.concat(groups, "time")

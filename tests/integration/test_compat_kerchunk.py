@@ -10,7 +10,6 @@ from typing import Any
 import fsspec
 import h5py
 import kerchunk.combine
-import kerchunk.hdf
 import kerchunk.tiff
 import numpy as np
 import pytest
@@ -28,6 +27,7 @@ from gridref.errors import (
     SourceFormatError,
     SourceUnavailableError,
 )
+from tests.by_kerchunk import hdf5_references
 from tests.shared_data import shared_files
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
@@ -58,7 +58,7 @@ def opened(refs: Any, **options: Any) -> xr.Dataset:
 @pytest.mark.parametrize("inline_threshold", [0, 500, 10_000])
 def test_references_of_a_file_are_kerchunks(inline_threshold: int) -> None:
     ours = SingleHdf5ToZarr(MONTH, inline_threshold=inline_threshold).translate()
-    theirs = kerchunk.hdf.SingleHdf5ToZarr(MONTH, inline_threshold=inline_threshold).translate()
+    theirs = hdf5_references(MONTH, inline_threshold=inline_threshold)
     assert as_read(ours) == as_read(theirs)
     assert ours["version"] == theirs["version"] == 1
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import h5py
 import httpx
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 import gridref
@@ -156,6 +159,10 @@ def test_what_is_announced_is_where_it_listens(catalog):
         address = line.removeprefix("Serving on ").partition(" ")[0]
         assert address != "http://127.0.0.1:0/"
         assert httpx.get(f"{address}healthz").text == "ok\n"
+        (advised,) = re.findall(r'xr\.open_zarr\("(\S+)"\)', line)
+        name = Path(catalog).name.removesuffix(".gridref")
+        with xr.open_zarr(advised.replace("NAME", name), consolidated=False) as shown:
+            assert set(shown.variables) == set(gridref.open_catalog(catalog).arrays)
     finally:
         process.kill()
         process.wait(20)

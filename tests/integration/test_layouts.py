@@ -551,6 +551,14 @@ def test_kinds_of_a_folder_are_counted_before_they_are_taken(tmp_path: Path) -> 
             xr.testing.assert_equal(found[f"kind{number}"], expected.load())
 
 
+def test_sizes_that_differ_are_all_that_is_wrong_with_a_stack(tmp_path: Path) -> None:
+    for n in (3, 4):
+        xr.Dataset({"t": ("x", np.arange(n))}).to_netcdf(tmp_path / f"{n}.nc")
+    with pytest.raises(CombineError) as caught:
+        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", layout=gridref.Stack("time"))
+    assert [problem.cause for problem in caught.value.problems] == ["shape-differs"]
+
+
 def test_yes_reaches_the_layouts_within_each_kind(tmp_path: Path) -> None:
     ocean = [tmp_path / f"ocean_{number}.nc" for number in range(2)]
     for number, path in enumerate(ocean):

@@ -51,6 +51,7 @@ from gridref.api.scan import (
 )
 from gridref.api.summary import (
     change_lines,
+    group_line,
     layout_line,
     warn_of_left_out,
 )
@@ -442,6 +443,7 @@ class Done:
         """What was done to make a catalog of files, in short."""
         several = len(done.report.files) > 1
         head = [self.job.layout_line(group, done.ends)] if several else []
+        head += group_line(group)
         return change_lines(head, self.twice, group.report, group.report.drifts, catalog)
 
 

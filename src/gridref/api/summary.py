@@ -59,6 +59,18 @@ def layout_line(
     return Message(line, ", ", order)
 
 
+def group_line(group: VirtualGroup) -> list[str]:
+    """How to open the variables, where all of them are in groups below."""
+    held = [name for name, array in group.arrays.items() if array.ndim and array.dims != (name,)]
+    if held or not group.groups:
+        return []
+    names = [*group.groups]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = f"{', '.join(names[:_SHOWN])}{more}"
+    way = f"xarray opens one with group={names[0]!r}, all with open_datatree"
+    return [f"the variables are in groups ({shown}): {way}"]
+
+
 def _order(dim: str, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
     """The order of files along one dimension."""
     kept = [row["value"] for row in drifts if row["resolution"] == ORDER_KEPT]

@@ -17,6 +17,7 @@ from gridref.errors import (
 from gridref.io import SourcePool
 from gridref.model.manifest import ChunkState
 from gridref.serve.reader import Reader
+from tests.by_kerchunk import hdf5_references
 from tests.http_server import Site, serving
 
 VALUES = np.arange(60, dtype="f4").reshape(10, 6)
@@ -43,12 +44,11 @@ def write(folder, document):
 
 
 def test_what_kerchunk_makes_of_hdf5(tmp_path):
-    hdf = pytest.importorskip("kerchunk.hdf")
     path = tmp_path / "data.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("v", data=VALUES, chunks=(4, 3), compression="gzip", shuffle=True)
         file["g/scalar"] = np.int32(7)
-    references = write(tmp_path, hdf.SingleHdf5ToZarr(str(path)).translate())
+    references = write(tmp_path, hdf5_references(path))
     group = gridref.scan(references)
     np.testing.assert_array_equal(read(group["v"]), VALUES)
     assert read(group["g/scalar"]) == 7

@@ -16,6 +16,7 @@ from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.io import SourcePool
 from gridref.model.manifest import ChunkState
 from gridref.serve.reader import Reader
+from tests.by_kerchunk import hdf5_references
 
 VALUES = np.random.default_rng(0).normal(size=(23, 7)).astype("f4")
 
@@ -51,12 +52,11 @@ def write(folder, references, record_size=4):
 
 
 def test_what_kerchunk_makes_of_hdf5(tmp_path):
-    hdf = pytest.importorskip("kerchunk.hdf")
     path = tmp_path / "data.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("v", data=VALUES, chunks=(4, 3), compression="gzip", shuffle=True)
         file["g/scalar"] = np.int32(7)
-    folder = write(tmp_path / "refs.parq", hdf.SingleHdf5ToZarr(str(path)).translate()["refs"])
+    folder = write(tmp_path / "refs.parq", hdf5_references(path)["refs"])
     assert len(list((folder / "v").iterdir())) == 5
     group = gridref.scan(folder)
     np.testing.assert_array_equal(read(group["v"]), VALUES)

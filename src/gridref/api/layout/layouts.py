@@ -464,6 +464,9 @@ class Stack(InARow):
         return self.sought.pattern is not None
 
     def _whole(self, done: Combination, read: Read) -> Combination:
+        others = tuple(each for each in done.problems if each.cause != "dimension-missing")
+        if others:  # it was asked for that no file has the dimension
+            done = replace(done, problems=others)
         if done.group is None or not self.keeps_labels_whole:
             return done
         return replace(done, group=in_one_chunk(done.group, self.dim, read))

@@ -93,7 +93,11 @@ def serve_command(
         overlay=overlay_of(overlay),
         max_age=max_age,
         access_log=access_log,
-        on_ready=lambda url: echo(f"Serving on {url} (stop with Ctrl+C)", err=True),
+        on_ready=lambda url: echo(
+            f"Serving on {url} (stop with Ctrl+C); a catalog opens with"
+            f' xr.open_zarr("{url}NAME/portable")',
+            err=True,
+        ),
         **options,
     )
 
