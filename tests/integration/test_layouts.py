@@ -570,7 +570,13 @@ def test_yes_reaches_the_layouts_within_each_kind(tmp_path: Path) -> None:
     catalog = tmp_path / "cube.gridref"
     with pytest.raises(UnclearLayoutError, match=r"2 kinds: m \(3\), tos \(2\)") as caught:
         gridref.build(tmp_path / "*.nc", catalog)
-    gridref.build(tmp_path / "*.nc", catalog, layout="first")
+    done = gridref.build(tmp_path / "*.nc", catalog, layout="first")
+    (told,) = [line for line in done.report.lines if line.startswith("the variables are in groups")]
+    assert (
+        told.partition("(")[2] == "m, tos): xarray opens one with group='m', all with open_datatree"
+    )
+    with xr.open_dataset(catalog, group="m") as ds:
+        assert set(ds.data_vars) == {"m"}
     found = groups(catalog)
     with xr.open_mfdataset(ocean, decode_times=False) as expected:
         xr.testing.assert_equal(found["tos"], expected.load())
