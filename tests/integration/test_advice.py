@@ -627,6 +627,11 @@ TESTED_ELSEWHERE = {
         "layout=Ragged()",
         by=_RAGGED + "test_ragged_has_all_samples_and_how_many_each_file_has",
     ),
+    **_all(
+        "api/summary.py",
+        "group=",
+        by="integration/test_layouts.py::test_yes_reaches_the_layouts_within_each_kind",
+    ),
     **{
         key: by
         for where in ("errors.md spacing-differs", "api/layout/facts.py")

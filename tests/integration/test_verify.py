@@ -190,7 +190,7 @@ def test_wrong_labels_end_the_command_with_status_1(cube: VirtualGroup, tmp_path
     )
     assert shown.exit_code == 1
     assert "3 of 3 labels differ: 15.0 instead of 10.0" in shown.output
-    assert "labels compared: 3 coordinates of files differ" in shown.output
+    assert "labels compared: 3 coordinates differ" in shown.output
 
 
 @pytest.fixture

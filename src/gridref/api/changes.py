@@ -57,8 +57,9 @@ from gridref.catalog.listing import list_chunks
 from gridref.catalog.writing import recounted
 from gridref.combine import Combination, combine
 from gridref.combine.hypercube import HOLE
-from gridref.combine.labels import GAP, gap_text
+from gridref.combine.labels import gap_text
 from gridref.combine.options import CombineOptions, Read
+from gridref.combine.report import GAP
 from gridref.combine.values import Values
 from gridref.errors import (
     CombineError,

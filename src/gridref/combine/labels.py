@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gridref.combine.boxes import Runs, counted, stretches
 from gridref.combine.columns import Column, Notes, label_text
-from gridref.combine.report import Drift
+from gridref.combine.report import GAP, Drift
 from gridref.combine.rules.packing import Packing
 from gridref.combine.values import Values
 from gridref.errors import Message, Option, number_of
@@ -235,10 +235,6 @@ def _note_gaps(
         cases[text] = [files[at], files[at + 1]]
     if cases:
         notes.drift(GAP, column.path, cases, "left as it is", len(wide))
-
-
-GAP = "gap"
-"""The cause of drifts that say where labels are missing between files."""
 
 
 def gap_text(before: Any, after: Any, attrs: Mapping[str, Any]) -> str:

@@ -18,6 +18,9 @@ from gridref.model.conventions import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, Finding, ScanReport, html_of
 from gridref.secrets import shown_address
 
+GAP = "gap"
+"""The cause of drifts that say where labels are missing between files."""
+
 
 def file_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Ascending (first, last) of file numbers; those that touch or overlap are joined."""
@@ -184,13 +187,14 @@ class DriftReport:
         Parameters
         ----------
         catalog
-            An input that stands for the files of a catalog. Their own values are no drift of it.
+            An input that stands for the files of a catalog. Values that only they have are no drift
+            of new files; gaps between them are, as their order may be another.
         """
         named = ((drift, case, self._names(case)) for drift in self.drifts for case in drift.cases)
         return tuple(
             self._row(drift, case, [name for name in names if name != catalog])
             for drift, case, names in named
-            if {*names} != {catalog}
+            if drift.cause == GAP or {*names} != {catalog}
         )
 
     def _names(self, case: DriftCase) -> list[str]:

@@ -122,7 +122,7 @@ def test_runs_of_no_chunks_are_left_out() -> None:
 
 @pytest.mark.parametrize("place", [-1, 10])
 def test_elements_that_no_chunk_holds(place: int) -> None:
-    with pytest.raises(InvalidRequestError, match="out of bounds"):
+    with pytest.raises(InvalidRequestError, match="outside of an axis of 10"):
         GridAxis.uniform(10, 3).locate([0, place])
 
 
