@@ -23,6 +23,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import InvalidRequestError, SourceUnavailableError
+from gridref.faces.cli.options import spelled
 from gridref.faces.http import create_app
 from gridref.faces.web import front_page as searching
 from gridref.faces.web.publishing import publish
@@ -186,8 +187,9 @@ def test_sources_that_nobody_reads_are_refused(
     monkeypatch.chdir(tmp_path)
     folder, url = place
     gridref.build(str(folder / "data" / "*.nc"), "months.gridref", "time")
-    with pytest.raises(InvalidRequestError, match=r"2 of 2 sources .*--from and --to"):
+    with pytest.raises(InvalidRequestError, match=r"2 of 2 sources .*prefixes=\{old: new}") as told:
         publish("months.gridref", folder / "site", base_url=url)
+    assert "(--from OLD --to NEW)" in spelled(told.value.reason)
     with pytest.raises(InvalidRequestError, match="http or https address"):
         publish("months.gridref", folder / "site", base_url="s3://bucket")
     wrong = {f"{folder}/data/": f"{url}/nowhere/"}

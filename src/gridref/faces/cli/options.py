@@ -814,9 +814,17 @@ def prefixes_of(before: list[str], after: list[str]) -> dict[str, str]:
 
 # Options that messages name, as they are written here
 
-_OF_COMMANDS = ("all", "at", "events", "format", "identity", "keep", "max_in_flight", "output",
-                "overlay", "select", "snapshot", "to", "vanished", "where")  # fmt: skip
-_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *EXPORT_OPTIONS, *COPY_OPTIONS, *_OF_COMMANDS}
+_OF_COMMANDS = ("all", "at", "events", "format", "from", "identity", "keep", "max_in_flight",
+                "output", "overlay", "select", "snapshot", "to", "vanished", "where")  # fmt: skip
+_TABLES = (
+    BUILD_OPTIONS,
+    VIEW_OPTIONS,
+    EXPORT_OPTIONS,
+    COPY_OPTIONS,
+    RECHUNK_OPTIONS,
+    OVERVIEW_OPTIONS,
+)
+_KNOWN = {*_OF_COMMANDS, *(name for table in _TABLES for name in table)}
 """Options of commands. Others exist in Python only, and are written as there."""
 _NAMED_LAYOUTS = ("by_coords", "first")
 

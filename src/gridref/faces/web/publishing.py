@@ -348,7 +348,7 @@ def _check_sources(group: CatalogGroup) -> None:
             Message(
                 f"{len(hidden)} of {len(urls)} sources are at addresses that visitors of the site "
                 f"cannot read, like {shown_address(hidden[0])}: give their address on the web (",
-                Option("from", ..., "prefixes={...}"),
+                Option("from", "OLD --to NEW", "prefixes={old: new}"),
                 ")",
             )
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -211,3 +213,12 @@ def test_errors_name_option_and_value_and_faces_write_them(kind: Any, name: str)
 def test_options_in_messages(options: list[Option], shown: str) -> None:
     assert spelled(Message(*options)) == shown
     assert spelled("a file with depth=3") == "a file with depth=3"
+
+
+def test_options_that_messages_name_are_spelled_for_commands() -> None:
+    named: set[str] = set()
+    for path in Path(gridref.__file__).parent.rglob("*.py"):
+        named |= set(re.findall(r'\bOption\(\s*"(\w+)"', path.read_text(encoding="utf-8")))
+    assert len(named) > 30
+    unknown = {name for name in named if spelled(Message(Option(name, "v")))[:2] != "--"}
+    assert unknown == {"instance", "pending", "prefixes"}  # of Python only
