@@ -380,7 +380,7 @@ def test_the_command_line(tmp_path):
     assert f"--allow {tmp_path}/data/" in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert run("verify", catalog, "--allow", tmp_path / "data").returncode == 0
-    assert "1 sources" in run("info", catalog).stdout
+    assert "1 source" in run("info", catalog).stdout
     assert "--allow" in run("build", "--help-all").stdout
     path = references(str(tmp_path / "data" / "a.h5"), tmp_path / "x")
     assert run("build", path, "-o", tmp_path / "r.gridref").returncode == 1
