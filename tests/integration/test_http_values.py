@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -602,9 +603,15 @@ def test_netcdf_is_the_selection(
             assert set(names) >= {"time", "lat", "lon", "height", "name", "area", "lat_bnds", "crs"}
 
 
-def raster(url: str, **query: str) -> Any:
+@contextmanager
+def raster(url: str, **query: str) -> Iterator[Any]:
     """The GeoTIFF file that the server sends, as rasterio opens it."""
-    return rasterio.MemoryFile(asked(url, format="geotiff", **query)).open()
+    # GDAL reads the bytes of the memory file where they lie: it must outlive the open file.
+    with (
+        rasterio.MemoryFile(asked(url, format="geotiff", **query)) as memory,
+        memory.open() as file,
+    ):
+        yield file
 
 
 def test_geotiff_is_the_window_with_north_up(models: str) -> None:
