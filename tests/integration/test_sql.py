@@ -175,7 +175,9 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> tuple[xr.Dataset, gridre
         tas[3, 2], tas[:, 5, 7] = np.nan, np.nan
         times = pd.date_range("2024-01-01", periods=20) + pd.Timedelta(days=20 * part)
         coords = {"time": times, "lat": np.linspace(50, -50, 6), "kind": list("abcdefgh")}
-        written = xr.Dataset({"tas": (("time", "lat", "kind"), tas)}, coords)
+        mean = np.where(np.arange(20) == 7, np.nan, np.arange(20.0))
+        variables = {"tas": (("time", "lat", "kind"), tas), "mean": ("time", mean)}
+        written = xr.Dataset(variables, coords)
         packing = {"dtype": "i2", "scale_factor": 0.1, "add_offset": 280.0, "_FillValue": -999}
         encoding: Any = {"tas": {**packing, "chunksizes": (5, 3, 8)}}
         written.to_netcdf(folder / f"{part}.nc", encoding=encoding)
@@ -252,3 +254,14 @@ def test_values_of_a_file_that_is_gone(tmp_path: Path) -> None:
     assert catalog.sql("SELECT path FROM arrays WHERE path = 'v'").num_rows == 1
     with pytest.raises(ReadError):
         catalog.sql("SELECT sum(value) FROM v")
+
+
+def test_missing_values_of_one_dimension_are_null(
+    values: tuple[xr.Dataset, gridref.Catalog],
+) -> None:
+    ds, catalog = values
+    query = "SELECT count(*) AS n, count(value) AS known, avg(value) AS mean FROM mean"
+    (row,) = catalog.sql(query).to_pylist()
+    assert row == {"n": 40, "known": 38, "mean": pytest.approx(float(ds["mean"].mean()))}
+    both = catalog.sql("SELECT t.value AS label, tas.time FROM time t, tas LIMIT 1")
+    assert both.schema.field("label").type == both.schema.field("time").type

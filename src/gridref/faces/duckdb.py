@@ -307,10 +307,8 @@ def _labels_of(array: VirtualArray) -> Rows:
         import xarray as xr
 
         stored = xr.Dataset({"value": ("index", array.read(), dict(array.attrs))})
-        values: Any = xr.decode_cf(stored)["value"].values
-        if values.dtype.kind not in "biufmM":  # dates of other calendars, and texts
-            values = [str(value) for value in values.tolist()]
-        return pa.table({"index": pa.array(range(len(values))), "value": values}).to_reader()
+        column = _as_arrow(xr.decode_cf(stored)["value"].values)
+        return pa.table({"index": pa.array(range(len(column))), "value": column}).to_reader()
 
     return labels
 
