@@ -585,10 +585,18 @@ def problems_in_short(problems: Sequence[Problem]) -> list[Message]:
     if folder.strip("/") and not folder.endswith("://") and "".join(lines).count(folder) > 1:
         lines = [line.without(folder) for line in lines]
         lines.append(Message(f"all files are in {folder}"))
-    if len(variables) > _MOST_PROBLEMS:
-        n = len(variables) - _MOST_PROBLEMS
-        lines.append(Message(f"{n} more: gridref plan --all lists all, in Python error.problems"))
+    n_more = sum(len(names) for problem, names in variables.items() if problem not in listed)
+    if n_more:
+        more = f"{n_more} more: gridref plan --all lists all, in Python error.problems"
+        lines.append(Message(more))
     return lines
+
+
+def problems_counted(problems: Sequence[Problem]) -> str:
+    """How many problems there are, and what is counted if variables share one."""
+    shared = len({replace(problem, variable=None) for problem in problems}) < len(problems)
+    counted = ", counted for each variable" if shared else ""
+    return f"{number_of(len(problems), 'problem')} in combining{counted}:"
 
 
 class CombineError(GridrefError, ValueError):
@@ -598,14 +606,20 @@ class CombineError(GridrefError, ValueError):
     ----------
     problems
         Every problem found, in the order of the inputs.
+    layout
+        The layout that was found for the files, if the caller named none.
     """
 
     kind: ClassVar[str] = "combine"
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], layout: str = "") -> None:
         self.problems = tuple(problems)
-        head = f"{number_of(len(self.problems), 'problem')} in combining:"
-        super().__init__(_listed(head, problems_in_short(self.problems)))
+        self.layout = layout
+        lines = problems_in_short(self.problems)
+        if layout:
+            advice = "if that is wrong, name the layout, or leave out the files that differ"
+            lines.append(Message(layout, ": ", advice))
+        super().__init__(_listed(problems_counted(self.problems), lines))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problems,), vars(self)
+        return type(self), (self.problems, self.layout), vars(self)

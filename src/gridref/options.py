@@ -19,10 +19,13 @@ from gridref.errors import InvalidRequestError, Message, Option
 
 def near_names(name: str, known: Collection[str]) -> str:
     """What a name may have been meant for: ``": did you mean 'join'?"``, or all known names."""
+    return did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Up to three names that are like one that is unknown; empty if none is."""
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
-    if near:
-        return f": did you mean {' or '.join(map(repr, near))}?"
-    return f"; there are {', '.join(sorted(known))}"
+    return f": did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import warnings
 from pathlib import Path
@@ -390,3 +391,38 @@ def test_overwriting_forgets_what_was_declared_and_where_no_catalog_is_builds_on
     assert not gridref.open_catalog(catalog).snapshot.pending
     shutil.rmtree(four_days[0].parent)
     assert gridref.open_catalog(catalog)["t"].shape == (16, 2)
+
+
+def test_files_that_no_layout_fits_are_reported_with_the_layout_that_was_tried(
+    tmp_path: Path,
+) -> None:
+    for day, units in enumerate(("K", "m", "K")):
+        write(tmp_path / f"{day}.nc", 2 * day, units=units)
+    found = "laid out by concat_dim='time' (coordinates differ along time): "
+    advice = "if that is wrong, name the layout, or leave out the files that differ"
+    with pytest.raises(CombineError) as caught:
+        gridref.build(f"{tmp_path}/*.nc", tmp_path / "x.gridref")
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert str(error).splitlines()[-1] == f"  - {found}{advice}"
+    done = run_command("build", ".", "-o", "x.gridref", cwd=tmp_path)
+    assert done.returncode == 1
+    head, why, _, layout, _ = done.stderr.splitlines()
+    assert head == "error: 1 problem in combining:"
+    assert why.startswith("  - t: units differ: K in 0.nc and 1 more; m in 1.nc; --convert-units")
+    assert layout.startswith("  - laid out by --concat-dim time (coordinates differ along time): ")
+
+
+def test_a_choice_of_layouts_names_the_one_that_was_tried_and_why_it_does_not_fit(
+    tmp_path: Path,
+) -> None:
+    for day in range(3):
+        write(tmp_path / f"{day}.nc", 2 * day)
+    xr.Dataset({"p": (("a", "b"), np.zeros((2, 3)))}).to_netcdf(tmp_path / "other.nc")
+    xr.Dataset({"t": (("time", "y"), np.zeros((2, 3)))}).to_netcdf(tmp_path / "wide.nc")
+    done = run_command("build", ".", "-o", "x.gridref", cwd=tmp_path)
+    assert done.returncode == 1
+    head, why, choice, _ = done.stderr.splitlines()
+    assert "5 files, and they do not fit together: choose one of these layouts" in head
+    assert why.startswith("  (tried --concat-dim"), why
+    assert "dimensions differ" in why
+    assert choice.startswith("  --group-by kind")

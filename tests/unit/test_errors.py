@@ -169,7 +169,7 @@ def test_a_combine_error_lists_equal_problems_once_and_the_folder_once() -> None
     error = CombineError([*sizes, Problem("off-grid", "is off by 0.5 pixels", "x", files[:1])])
     assert len(error.problems) == 6
     assert str(error).splitlines() == [
-        "6 problems in combining:",
+        "6 problems in combining, counted for each variable:",
         "  - each of tas, pr, ps, hus and 1 more: 5 in a.nc; 6 in b.nc",
         "  - x: is off by 0.5 pixels [a.nc]",
         "  - all files are in /archive/",
@@ -184,6 +184,15 @@ def test_a_combine_error_says_how_many_problems_it_does_not_list() -> None:
     assert [f"[/{n}/a]" in line for n, line in enumerate(lines)] == [True] * 5
     assert last.startswith("  - 3 more: ")
     assert error.problems == tuple(problems)
+
+
+def test_a_combine_error_counts_what_it_does_not_list_for_each_variable() -> None:
+    shared = [
+        Problem("off-grid", f"is off by {n} pixels", name) for n in range(7) for name in ("x", "y")
+    ]
+    head, *_, last = str(CombineError(shared)).splitlines()
+    assert head == "14 problems in combining, counted for each variable:"
+    assert last.startswith("  - 4 more: ")
 
 
 def test_a_combine_error_lists_problems_of_each_cause() -> None:

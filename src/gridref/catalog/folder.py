@@ -30,6 +30,7 @@ from gridref.io import (
     absolute_url,
     is_absent,
     is_local,
+    near_paths,
     open_filesystem,
     open_for_scan,
     read_file,
@@ -700,8 +701,9 @@ def _sync_directory(path: str) -> None:
 
 
 def _not_found(url: str, name: str) -> CatalogNotFoundError:
+    advice = near_paths(url) or ". Check the address, or build a catalog first"
     return CatalogNotFoundError(
-        f"no catalog there: it has no {name}. Check the address, or build a catalog first",
+        f"no catalog there: it has no {name}{advice}",
         Place(source=url),
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gridref.errors import CombineError, Problem, number_of
+from gridref.errors import CombineError, Message, Problem, number_of
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, Finding, ScanReport, html_of
@@ -251,6 +251,14 @@ class Combination:
         }
         return ", ".join(number_of(n, name) for name, n in counts.items())
 
+    @property
+    def layouts(self) -> list[Message]:
+        """Each layout that was found for files, with the reasons."""
+        return [
+            Message(note.resolution, f" ({', '.join(case.value for case in note.cases)})")
+            for note in self.report.of_cause("layout")
+        ]
+
     def _repr_html_(self) -> str | None:
         return html_of(self)
 
@@ -270,7 +278,7 @@ class Combination:
     def unwrap(self) -> VirtualGroup:
         """The combined group."""
         if self.problems or self.group is None:
-            raise CombineError(self.problems)
+            raise CombineError(self.problems, Message.joined("; ", self.layouts))
         return self.group
 
 

@@ -28,6 +28,7 @@ from gridref.extras import missing_package
 from gridref.io.credentials import PROVIDER, Credentials, apart, has_provider, settled
 from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable, within_limit
 from gridref.model.source_policy import EVERYTHING, SourcePolicy, checked_prefix
+from gridref.options import did_you_mean
 from gridref.secrets import cut_short, shown_address, without_secrets
 
 # Addresses: local paths and fsspec URLs
@@ -380,7 +381,22 @@ def _is_pattern(url: str, path: str) -> bool:
 def _hint(url: str, names: DataNames) -> str:
     if is_local(url) and os.path.isdir(url):
         return f": no file in this directory ends in {', '.join(names.suffixes)}"
-    return ""
+    return near_paths(url)
+
+
+def near_paths(url: str) -> str:
+    """Names like the first name of a local path that does not exist; empty if there are none."""
+    if not is_local(url):
+        return ""
+    parent, name = os.path.split(url)
+    while name and not os.path.isdir(parent):
+        parent, name = os.path.split(parent)
+    if not name or _GLOB.search(name) or os.path.exists(os.path.join(parent, name)):
+        return ""
+    try:
+        return did_you_mean(name, os.listdir(parent))
+    except OSError:
+        return ""
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -412,7 +412,6 @@ _UNLIKE = {"shape-differs", "dimensions-differ", "calendar-differs"}
 """Causes of problems of files that cannot be in one group."""
 
 _SHOWN_CASES = 4
-_SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -599,12 +598,12 @@ def _nothing_tells(n_files: int) -> InvalidRequestError:
     )
 
 
-def _unlike_files(tried: Sequence[Tried], facts: Facts) -> list[Message | str]:
+def _unlike_files(tried: Sequence[Tried], facts: Facts) -> list[Message]:
     """Why files do not lie beside each other, or that nothing says how."""
-    problems = [problem for _, done in tried for problem in done.problems]
-    first = next((problem for problem in problems if problem.cause in _UNLIKE), None)
+    failed = [(candidate, problem) for candidate, done in tried for problem in done.problems]
+    first = next((each for each in failed if each[1].cause in _UNLIKE), None)
     why = "their layout is not clear" if first is None else "they do not fit together"
-    lines: list[Message | str] = [
+    lines = [
         Message(
             f"{len(facts.files)} files, and {why}: choose one of these layouts, or use ",
             Option("yes", True, "layout='first'"),
@@ -612,10 +611,11 @@ def _unlike_files(tried: Sequence[Tried], facts: Facts) -> list[Message | str]:
         )
     ]
     if first is not None:
-        said = f"{first.variable}: {first.message}"
+        candidate, problem = first
+        said = Message(f"{problem.variable}: ", problem.message)
         for folder in {os.path.dirname(file) for file in facts.files}:
-            said = said.replace(f"{folder}/", "")
-        lines.append(f"  ({said[:_SHOWN_CHARACTERS]})")
+            said = said.without(f"{folder}/")
+        lines.append(Message("  (tried ", candidate.text, ": ", said, ")"))
     return lines
 
 

@@ -20,7 +20,7 @@ from rich.tree import Tree
 
 from gridref.api.overlays import OverlayInfo, OverviewInfo, overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
-from gridref.errors import NotRepresentableError, number_of, problems_in_short
+from gridref.errors import NotRepresentableError, number_of, problems_counted, problems_in_short
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.options import spelled
 from gridref.faces.picture import (
@@ -410,9 +410,8 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool, eve
         print_outcome(console, combination.group)
         _print_arrays(console, combination.group)
     elif combination.group is not None:
-        for note in combination.report.of_cause("layout"):
-            reasons = ", ".join(case.value for case in note.cases)
-            console.print(Text(f"{spelled(note.resolution)} ({reasons})"), soft_wrap=True)
+        for layout in combination.layouts:
+            console.print(Text(spelled(layout)), soft_wrap=True)
         console.print(_groups(combination.group))
         console.print()
         print_outcome(console, combination.group)
@@ -421,7 +420,7 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool, eve
         console.print(drifts)
     whole = [problem.whole for problem in combination.problems]
     if whole:
-        console.print(Text("problems:", style="bold red"))
+        console.print(Text(problems_counted(combination.problems), style="bold red"))
     for line in whole if every else problems_in_short(combination.problems):
         console.print(Text(f"- {spelled(line)}"), soft_wrap=True)
     console.print(combination.summary)

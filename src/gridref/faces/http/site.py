@@ -21,6 +21,7 @@ from gridref.api.readable import CACHE_BYTES
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.catalog.overlays import OverlayPolicy, policy_of
 from gridref.errors import (
+    CatalogNotFoundError,
     GridrefError,
     InvalidRequestError,
     SourceNotAllowedError,
@@ -58,6 +59,8 @@ def public_text(error: Exception) -> str:
     """What a stranger may read of an error: no credentials, and no folders of this machine."""
     if isinstance(error, SourceNotAllowedError):
         return "this server does not read from there: see --allow"
+    if isinstance(error, CatalogNotFoundError):
+        return "there is no catalog at its address"  # without names of others beside it
     text = str(error)
     source = error.place.source if isinstance(error, GridrefError) else None
     for path in (source, getattr(error, "filename", None)):

@@ -138,7 +138,7 @@ def _raises_as_xarray[**P, R](call: Callable[P, R]) -> Callable[P, R]:
         try:
             return call(*args, **kwargs)
         except CombineError as error:
-            raise CombiningError(error.problems) from None
+            raise CombiningError(error.problems, error.layout) from None
 
     return raising
 
