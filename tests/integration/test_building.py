@@ -13,6 +13,7 @@ import xarray as xr
 
 import gridref
 from gridref.api.layout.labels import LabelPattern
+from gridref.catalog.document import Root
 from gridref.errors import CombineError, InvalidRequestError
 from tests.by_name import by_name
 
@@ -27,6 +28,37 @@ def test_mosaic_of_uneven_tiles(sample_data: Path, tmp_path: Path) -> None:
     assert np.array_equal(shown.values[0], np.concatenate(tiles, axis=1))
     assert shown.dtype == tiles[0].dtype
     assert gridref.verify(catalog, all=True).ok
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_built_is_the_catalog(sample_data: Path, tmp_path: Path, overwrite: bool) -> None:
+    *first, last = sorted(sample_data.glob("*.nc"))[:3]
+    address = tmp_path / "cube.gridref"
+    if overwrite:
+        gridref.build(last, address)
+    built = gridref.build(first, address, "time", overwrite=overwrite)
+    opened = gridref.open_catalog(address)
+    assert isinstance(built, gridref.Catalog)
+    assert built.info == opened.info
+    assert built.report().equals(opened.report())
+    assert built.history() == opened.history()
+    assert len(built.history()) == 1 + overwrite
+    xr.testing.assert_identical(built.to_xarray().load(), opened.to_xarray().load())
+    assert built.verify(all=True).ok
+    grown = built.append(last)
+    assert len(grown.history()) == 2 + overwrite
+    assert grown.info.digest == gridref.build([*first, last], tmp_path / "b", "time").info.digest
+
+
+def test_what_is_built_is_opened_without_a_read(
+    sample_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise AssertionError("gridref.json is read")
+
+    monkeypatch.setattr(Root, "from_bytes", refused)
+    built = gridref.build(sample_data / "*.nc", tmp_path / "cube.gridref", "time")
+    assert built.append(sample_data / "*.nc").report.lines
 
 
 def write_tile(path: Path, values: np.ndarray, column: int, factors: list[int]) -> None:

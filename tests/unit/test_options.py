@@ -14,8 +14,8 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.api.building import Job
 from gridref.api.catalog import write_catalog
+from gridref.api.job import Job
 from gridref.api.scan import scan_many
 from gridref.errors import InvalidRequestError
 from gridref.faces.fsspec import GridrefFileSystem

@@ -176,26 +176,12 @@ class Catalog(CatalogGroup):
     """An opened catalog: its root group, and the calls that change it.
 
     Changes return the catalog as it is then. This object still shows its snapshot.
-
-    Attributes
-    ----------
-    keeper
-        Commits the changes.
     """
 
-    keeper: Keeper
-
-    @classmethod
-    def of(cls, group: CatalogGroup, keeper: Keeper) -> Catalog:
-        """The catalog behind a group that is read, which a keeper changes."""
-        own = {part.name: getattr(group, part.name) for part in fields(CatalogGroup)}
-        return cls(**own, keeper=keeper)
+    _keeper: Keeper
 
     def _changed(self, base: Base, report: CatalogReport | None = None) -> Catalog:
-        """The catalog as it is after a change, to be read and changed."""
-        options = self.keeper.storage_options
-        group = readable(base.group.levels.added(base.group), Sources(options))
-        catalog = Catalog.of(group, self.keeper.updated(base=base, amends=None))
+        catalog = catalog_at(base, self._keeper)
         return catalog if report is None else replace(catalog, report=report)
 
     def _committed(self, change: Callable[[Base], Wanted]) -> Catalog:
@@ -251,7 +237,7 @@ class Catalog(CatalogGroup):
         CatalogError
             If the catalog cannot be written.
         """
-        from gridref.api.building import Job
+        from gridref.api.job import Job
 
         asked = Job(concat_dim, order, layout, combine, scan, run)
         return self._changed(*self._file_changes(progress).append(files, asked, at))
@@ -381,7 +367,7 @@ class Catalog(CatalogGroup):
         tags = [tag for tag, snapshot in self.info.tags.items() if snapshot == self.info.snapshot]
         if tags:
             raise InvalidRequestError(f"the snapshot cannot be amended: it is tagged {tags[0]!r}")
-        return replace(self, keeper=self._kept.updated(amends=self.info.snapshot))
+        return replace(self, _keeper=self._kept.updated(amends=self.info.snapshot))
 
     def rechunk(
         self,
@@ -804,7 +790,7 @@ class Catalog(CatalogGroup):
         import xarray as xr
 
         shown: Any = self  # xarray names the inputs of its own engines only
-        own = {"storage_options": self.keeper.storage_options, "group": group}
+        own = {"storage_options": self._keeper.storage_options, "group": group}
         return xr.open_dataset(shown, engine="gridref", **{**own, **options})
 
     def verify(
@@ -818,7 +804,7 @@ class Catalog(CatalogGroup):
 
         Parameters and errors are those of `gridref.verify`.
         """
-        options = self.keeper.storage_options
+        options = self._keeper.storage_options
         found: Verification = _call_at("gridref.api.verify:verify")(
             self, all=all, seed=seed, progress=progress, storage_options=options
         )
@@ -837,13 +823,13 @@ class Catalog(CatalogGroup):
         CatalogError, SourceUnavailableError
             If a catalog cannot be read.
         """
-        options = self.keeper.storage_options
+        options = self._keeper.storage_options
         after = other if isinstance(other, CatalogGroup) else read_catalog(other, options)
         return tuple(compare_catalogs(self, after))
 
     def sql(self, query: str) -> pa.Table:
         """Query the catalog in SQL with DuckDB; see `gridref.faces.duckdb.sql`."""
-        options = self.keeper.storage_options
+        options = self._keeper.storage_options
         found: pa.Table = _call_at("gridref.faces.duckdb:sql")(self, query, storage_options=options)
         return found
 
@@ -887,7 +873,7 @@ class Catalog(CatalogGroup):
             run=run,
             run_dim=run_dim,
             step_dim=step_dim,
-            storage_options=self.keeper.storage_options,
+            storage_options=self._keeper.storage_options,
         )
 
     def export(
@@ -931,7 +917,7 @@ class Catalog(CatalogGroup):
         if isinstance(policy, int) and policy not in {each.number for each in self.overlays()}:
             reason = " is of no array; `gridref info` lists the overlays"
             raise InvalidRequestError(Message(Option("overlay", policy), reason))
-        own = {"storage_options": self.keeper.storage_options}
+        own = {"storage_options": self._keeper.storage_options}
         call = _exporter(None if path is None else os.fspath(path), to, options)
         return call(self.from_files(), path, **{**own, **options})
 
@@ -948,7 +934,7 @@ class Catalog(CatalogGroup):
         """
         from gridref.api.copying import copy
 
-        own = {"storage_options": self.keeper.storage_options}
+        own = {"storage_options": self._keeper.storage_options}
         return copy(self, target, progress=progress, **{**own, **options})
 
     def publish(
@@ -967,8 +953,8 @@ class Catalog(CatalogGroup):
             folder,
             base_url=base_url,
             prefixes=prefixes,
-            storage_options=self.keeper.storage_options,
-            allow=self.keeper.allow,
+            storage_options=self._keeper.storage_options,
+            allow=self._keeper.allow,
             snapshot=self.info.snapshot,
         )
         return found
@@ -980,7 +966,7 @@ class Catalog(CatalogGroup):
 
     @property
     def _kept(self) -> Keeper:
-        if self.keeper.is_fixed:
+        if self._keeper.is_fixed:
             raise InvalidRequestError(
                 Message(
                     "the catalog was opened with ",
@@ -991,10 +977,22 @@ class Catalog(CatalogGroup):
                 ),
                 Place(source=self.info.url),
             )
-        return self.keeper
+        return self._keeper
 
 
 # Opening and writing
+
+
+def catalog_at(base: Base, keeper: Keeper) -> Catalog:
+    """The catalog as it is after a change, to be read, and changed by a keeper."""
+    group = readable(base.group.levels.added(base.group), Sources(keeper.storage_options))
+    return _changeable(group, keeper.updated(base=base, amends=None))
+
+
+def _changeable(group: CatalogGroup, keeper: Keeper) -> Catalog:
+    """The catalog behind a group that is read, which a keeper changes."""
+    own = {part.name: getattr(group, part.name) for part in fields(CatalogGroup)}
+    return Catalog(**own, _keeper=keeper)
 
 
 @verb()
@@ -1070,7 +1068,7 @@ def open_catalog(
     )
     # What a changed view of the catalog writes would be written as if it lay there.
     is_fixed = bool(prefixes) or pending == "raise"
-    return Catalog.of(group, Keeper(group.info.url, storage_options, allow, is_fixed=is_fixed))
+    return _changeable(group, Keeper(group.info.url, storage_options, allow, is_fixed=is_fixed))
 
 
 @verb()

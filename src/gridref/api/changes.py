@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from gridref.api.building import Job, with_drifts
 from gridref.api.decoding import decoded_values
 from gridref.api.each_chunk import told_as, with_checksums
+from gridref.api.job import Job, with_drifts
 from gridref.api.keeper import Changed, Keeper
 from gridref.api.layout.discovery import laid_out_by_itself
 from gridref.api.layout.joined_variables import Joining

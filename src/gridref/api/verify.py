@@ -25,9 +25,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.building import Job
 from gridref.api.catalog import Difference, Verification
 from gridref.api.each_chunk import ChecksumScan
+from gridref.api.job import Job
 from gridref.api.keeper import Keeper
 from gridref.api.opening import open_group
 from gridref.api.originals import (

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.building import Job
 from gridref.api.decoding import MEANING_ATTRIBUTES, coordinate_names, refusing_attributes
+from gridref.api.job import Job
 from gridref.api.layout.layouts import Groups, Mosaic, layout_of
 from gridref.api.layout.sources import REPLACED
 from gridref.api.originals import Located, Original, Own, Piece, Room, axis_order

@@ -123,7 +123,7 @@ def write_catalog(
         keep_secrets=keep_secrets,
         ends=ends or {},
     )
-    return put_catalog(open_folder(url, catalog_options(storage_options)), change)
+    return put_catalog(Access.of(url, storage_options), change).root.snapshot.digest
 
 
 def new_content(
@@ -155,9 +155,9 @@ def new_content(
     return Change(operation, said, group, arrays, own, keep_secrets=keep_secrets)
 
 
-def put_catalog(folder: Folder, change: Change) -> str:
-    """Write a catalog, as `write_catalog` does; return its digest."""
-    name = new_id()
+def put_catalog(access: Access, change: Change) -> Base:
+    """Write a catalog, as `write_catalog` does; return it as it is then, without reading it."""
+    name, folder = new_id(), access.folder
     with write_errors_told("the catalog", folder.url, CatalogError):
         try:
             with folder.changing(ROOT_FILE, None, part_files(name)) as replace_root:
@@ -165,11 +165,12 @@ def put_catalog(folder: Folder, change: Change) -> str:
                 part = _written(folder, name, change, _NOTHING)
                 snapshot = _following(_NOTHING, (), replace(change, amends=True), part, name)
                 snapshot = replace(snapshot, identity=part.identity)
-                replace_root(Root(snapshot, {}, created_by()).to_bytes(), {}, before)
+                root = Root(snapshot, {}, created_by())
+                version = replace_root(root.to_bytes(), {}, before)
         except BaseException:
             folder.unmake()
             raise
-    return snapshot.digest
+    return Base(access, root, version, access.opened(root))
 
 
 def new_id() -> str:

@@ -81,8 +81,6 @@ class CatalogGroup(VirtualGroup):
         The snapshot that is shown.
     parts
         Its parts.
-    trust
-        The sources that it may read.
     opener
         Makes the overlays of its arrays.
     levels
@@ -92,9 +90,9 @@ class CatalogGroup(VirtualGroup):
     info: CatalogInfo
     snapshot: Snapshot
     parts: tuple[Part, ...]
-    trust: Trust
     opener: OverlayOpener
     levels: OverviewOpener
+    _trust: Trust
     report: CatalogReport = field(default_factory=CatalogReport)
 
     def __post_init__(self) -> None:
@@ -121,8 +119,8 @@ class CatalogGroup(VirtualGroup):
         return without_overviews(self, self.snapshot)
 
     def decided_trust(self) -> Trust:
-        """The same trust, decided now, for a process on another machine."""
-        return self.trust.decided(part.sources.stored for part in self.parts)
+        """The sources that it may read, decided now, for a process on another machine."""
+        return self._trust.decided(part.sources.stored for part in self.parts)
 
     def find(self, array: str, condition: str) -> list[dict[str, slice]]:
         """Find the chunks whose values may meet a condition, by the recorded statistics.

@@ -358,9 +358,9 @@ def group_of(
         info=_info(root, folder.url),
         snapshot=snapshot,
         parts=parts,
-        trust=trust,
         opener=opener,
         levels=OverviewOpener(snapshot, made),
+        _trust=trust,
     )
 
 

@@ -17,7 +17,8 @@ from xarray.backends.store import StoreBackendEntrypoint
 from xarray.core import indexing
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
-from gridref.api.building import DataAddress, Job, open_data
+from gridref.api.building import DataAddress, open_data
+from gridref.api.job import Job
 from gridref.api.opening import group_path, subgroup
 from gridref.api.readable import reader_for
 from gridref.catalog.overlays import OverlayPolicy

@@ -19,8 +19,9 @@ from typing import Any, Literal, get_args
 import xarray as xr
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
-from gridref.api.building import Job, open_data
+from gridref.api.building import open_data
 from gridref.api.decoding import coordinate_names
+from gridref.api.job import Job
 from gridref.api.kept_scans import user_folder
 from gridref.api.layout.facts import Facts
 from gridref.api.layout.joined_variables import Joining
