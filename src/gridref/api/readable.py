@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gridref.io import SourcePool
 from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
 from gridref.model.indexing import isel, isel_overlays
+from gridref.pickling import Picklable
 
 if TYPE_CHECKING:
     from gridref.serve.reader import Reader
@@ -36,7 +37,7 @@ def reader_for(
 
 
 @dataclass(frozen=True)
-class Sources:
+class Sources(Picklable):
     """The sources that arrays were opened with: equal if their options are."""
 
     storage_options: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)

@@ -46,6 +46,7 @@ from gridref.limits import beyond, limits
 from gridref.model.conventions import ENDS, LabelEnds
 from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.pickling import Picklable
 from gridref.typing import Int64Array
 
 # Elements that were declared ahead and have no file yet
@@ -224,7 +225,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Picklable):
     """A catalog as one commit left it. It never changes.
 
     Attributes

@@ -402,6 +402,9 @@ class Interned:
     _grids: dict[tuple[int, ...], ChunkGrid] = field(default_factory=dict)
     _together: dict[tuple[int, ...], tuple[Encoding, ...]] = field(default_factory=dict)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Interned, (self.axes, self.encodings, self.layouts)
+
     def grid(self, axes: Sequence[int]) -> ChunkGrid:
         """The grid of some axes: one object for all arrays that have it."""
         grid = self._grids.get(tuple(axes))

@@ -57,6 +57,7 @@ from gridref.model.manifest import ChunkManifest, Identity, Source
 from gridref.model.scan_report import ScanReport
 from gridref.model.source_policy import SourcePolicy
 from gridref.options import check_choice
+from gridref.pickling import Picklable
 from gridref.secrets import shown_address
 
 # Blocks that are read from parts when first needed
@@ -203,7 +204,7 @@ def refusing_pending(array: VirtualArray, path: str, pending: Pending) -> Virtua
 
 
 @dataclass(frozen=True, eq=False)
-class _Refusing:
+class _Refusing(Picklable):
     """Blocks of an array, those that are pending of a manifest that cannot be had."""
 
     array: VirtualArray

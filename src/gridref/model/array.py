@@ -29,6 +29,7 @@ from gridref.model.manifest import ChunkManifest, Manifest
 from gridref.model.overlay import Cover, Stored
 from gridref.model.scan_report import ScanReport, html_of
 from gridref.options import check_names, near_names
+from gridref.pickling import Picklable
 from gridref.typing import Int64Array
 
 CF_FLAGS = ("flag_values", "flag_meanings")
@@ -120,7 +121,7 @@ _OF_LAYOUT = frozenset({"grid", "dtype", "fill_value", "encodings", "manifests",
 
 
 @dataclass(frozen=True, eq=False)
-class VirtualArray:
+class VirtualArray(Picklable):
     """An n-dimensional array whose elements are in files.
 
     Attributes
@@ -453,6 +454,9 @@ class LazyArrays(Mapping[str, VirtualArray]):
         self._names = names
         self._make = make
         self._made: dict[str, VirtualArray] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazyArrays, (self._names, self._make)
 
     def __getitem__(self, name: str) -> VirtualArray:
         made = self._made.get(name)

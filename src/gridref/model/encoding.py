@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import InvalidRequestError
+from gridref.pickling import Picklable
 
 
 class EdgePolicy(StrEnum):
@@ -30,7 +31,7 @@ class EdgePolicy(StrEnum):
 
 
 @dataclass(frozen=True)
-class Codec:
+class Codec(Picklable):
     """One codec of a chain, under its Zarr v3 name.
 
     Names are those of the Zarr v3 core and registry where the bytes allow it, ``numcodecs.*`` where

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.columns import condensed
+from gridref.pickling import Picklable
 from gridref.typing import Int64Array
 
 MAX_RANK = 64
@@ -36,7 +37,7 @@ def _frozen(values: ArrayLike) -> Int64Array:
 
 
 @dataclass(frozen=True, eq=False)
-class GridAxis:
+class GridAxis(Picklable):
     """The chunks along one axis, run-length encoded.
 
     Build one with `uniform`, `from_edges` or `from_runs`. Chunks that are wholly beyond the extent
@@ -268,7 +269,7 @@ class GridAxis:
 
 
 @dataclass(frozen=True)
-class ChunkGrid:
+class ChunkGrid(Picklable):
     """A regular or rectilinear chunk grid: one `GridAxis` per dimension.
 
     Two grids are equal exactly if they cut the array in the same way, however they were written.

@@ -30,6 +30,7 @@ from gridref.model.columns import (
     wide,
 )
 from gridref.model.source_policy import SourcePolicy
+from gridref.pickling import Picklable
 from gridref.secrets import shown_address
 from gridref.typing import Int64Array
 
@@ -45,7 +46,7 @@ class KnownChecksums(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkChecksums:
+class ChunkChecksums(Picklable):
     """Checksums of all stored chunks of one source, by offset, then by length; each range once.
 
     Attributes

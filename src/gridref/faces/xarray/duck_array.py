@@ -46,6 +46,7 @@ from gridref.model.joining import (
 )
 from gridref.model.projection import expand_ellipsis
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
+from gridref.pickling import Picklable
 from gridref.serve.reader import Reader
 
 # What stored numbers mean, and whether several arrays agree in it: packing (CF conventions, 8.1),
@@ -420,7 +421,7 @@ ARRANGEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
 # The duck array
 
 
-class VirtualDuckArray(NDArrayOperatorsMixin):
+class VirtualDuckArray(Picklable, NDArrayOperatorsMixin):
     """A virtual array that xarray can arrange.
 
     Parameters

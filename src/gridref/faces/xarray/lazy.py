@@ -31,6 +31,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import BLOSC_SHUFFLES, Codec, EdgePolicy, Encoding
 from gridref.model.indexing import isel
+from gridref.pickling import Picklable
 from gridref.serve.grids import block_chunks
 from gridref.serve.reader import Reader
 
@@ -100,7 +101,7 @@ def lazy_virtual_array(variable: xr.Variable) -> VirtualArray | None:
 _MOST_BLOSC_LEVEL = 9
 
 
-class _Compressor(dict[str, Any]):
+class _Compressor(Picklable, dict[str, Any]):
     """A codec as Zarr v3 writes it, which Zarr v2 takes for one of numcodecs.
 
     Which format a dataset will be written to is not known, and `encoding` has one place for both.

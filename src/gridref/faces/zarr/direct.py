@@ -36,6 +36,7 @@ from zarr.storage import FsspecStore, StorePath
 from gridref.faces.fsspec import GridrefFileSystem
 from gridref.faces.zarr.store import GridrefStore
 from gridref.model.zarr_metadata import packed_dtype
+from gridref.pickling import Picklable
 from gridref.serve.grids import DIRECT_CODEC
 from gridref.serve.objects import KeySpace
 from gridref.serve.reader import Reader
@@ -44,7 +45,7 @@ from gridref.serve.views import ArrayView
 _OPENED, _READ, _COPIED = range(3)
 
 
-class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
+class DirectCodec(Picklable, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     """Reads the part of a chunk that zarr wants with gridref's own reader.
 
     Unlike zarr's own codecs it is not frozen: zarr says only in `validate` what chunks a copy has.
