@@ -1,4 +1,4 @@
-"""Limits on what files, catalogs and references of strangers may cost, in one table.
+"""Limits on what files, catalogs, servers and clients of strangers may cost, in one table.
 
 A few bytes can stand for gigabytes: a shape, a size, a template. Each limit is far above what
 honest files need, and each error names the limit that it applies. `GRIDREF_LIMITS` in the
@@ -16,6 +16,11 @@ from gridref.errors import InvalidRequestError
 
 VARIABLE = "GRIDREF_LIMITS"
 """Environment variable with other numbers: ``generated_references=5000000,element_bytes=...``."""
+
+
+MAX_GROUP_DEPTH = 200
+"""Groups inside each other, in files and catalogs. The environment cannot raise it: functions that
+walk a tree are recursive."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +70,19 @@ class Limits:
     virtual_depth: int = 8
     """Virtual datasets inside of virtual datasets."""
 
-    # TIFF files
+    # HDF4 files
 
+    huffman_bytes: int = 2**22
+    """Bytes that skipping Huffman may decode to: Python takes some 9 seconds for them."""
+
+    # TIFF and JPEG 2000 files
+
+    directory_tags: int = 4096
+    """Tags of a directory of a TIFF file."""
+    image_chunks: int = 2**31
+    """Strips or tiles of an image of a TIFF file."""
+    marker_segments: int = 2**16
+    """Segments of a header of a JPEG 2000 codestream."""
     xml_characters: int = 4 * 2**20
     """Characters of GDAL's metadata in a tag, which is XML; bytes of a JPEG 2000 box."""
     companion_bytes: int = 64 * 2**20
@@ -82,6 +98,12 @@ class Limits:
     reach far."""
     gap_bytes: int = 2**20
     """Bytes between GRIB messages that are no message: zeros, or lines of bulletins."""
+    gaussian_parallels: int = 8192
+    """Parallels between a pole and the equator of a Gaussian grid, whose latitudes are computed;
+    operational models have at most 2560."""
+    image_parts: int = 2**16
+    """Tiles of a field that is stored as a JPEG 2000 image, times its layers; writers of GRIB make
+    one of each."""
     field_places: int = 4096
     """Places in the dimensions of a variable for each field of it that a GRIB file has."""
 
@@ -124,12 +146,28 @@ class Limits:
     listing_columns: int = 1000
     """Names of properties in a listing: a table has a cell for each in every row."""
 
-    # Servers
+    # Servers that files are read from
 
     answer_seconds: int = 120
     """Seconds that an answer of any size may take."""
     answer_bytes_a_second: int = 32 * 2**10
     """Bytes a second that a server must send besides: larger answers may take longer."""
+
+    # Clients of `gridref serve`
+
+    request_head_bytes: int = 64 * 2**10
+    """Bytes of the head of a request, with its address."""
+    request_head_seconds: int = 20
+    """Seconds in which the head of a request must arrive, after the connection or its first byte.
+    """
+    request_body_bytes: int = 2**20
+    """Bytes of the body of a request, which nobody looks at."""
+    request_ranges: int = 128
+    """Ranges of one request; more are refused, as RFC 9110, section 14.2 allows."""
+    stalled_seconds: int = 60
+    """Seconds for which a client may take nothing of an answer."""
+    peer_connections: int = 2048
+    """Connections of one address."""
 
     def numbers_of(self, n_bytes: int) -> int:
         """Bytes of numbers that a file of so many bytes may stand for."""

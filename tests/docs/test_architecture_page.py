@@ -61,7 +61,7 @@ def test_modules_of_the_walks_exist() -> None:
         ("a codec", "codecs/"),
         ("a layout that users ask for", "api/layout/layouts.py"),
         ("an export", "faces/exports/"),
-        ("a limit on what a file of strangers may cost", "limits.py"),
+        ("a limit on what a file, server or client of strangers may cost", "limits.py"),
         ("an error kind", "errors.py"),
         ("a web page", "faces/web/"),
     ],

@@ -25,6 +25,7 @@ from gridref.errors import InvalidRequestError, SourceNotAllowedError
 from gridref.faces.http import create_app
 from gridref.faces.http.server import GuardedConnection
 from gridref.faces.http.site import Site, SiteOptions
+from gridref.limits import Limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.joining import concatenate
@@ -710,10 +711,13 @@ LARGE = np.arange(2**22, dtype="<i4")
 
 
 class Impatient(GuardedConnection):
-    head_seconds = 0.4
-    stalled_seconds = 0.4
-    most_of_a_peer = 5
-    most_body_bytes = 2**17
+    lower = Limits(
+        request_head_seconds=0.4,
+        stalled_seconds=0.4,
+        peer_connections=5,
+        request_body_bytes=2**17,
+    )
+    limits = staticmethod(lambda: Impatient.lower)
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,8 @@ from gridref.errors import (
     number_of,
 )
 from gridref.io import Allow, absolute_url, catalog_options
-from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
+from gridref.limits import MAX_GROUP_DEPTH
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import LabelEnds
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.options import check_choice

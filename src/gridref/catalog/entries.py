@@ -25,7 +25,8 @@ from gridref.catalog.values import (
     value_to_json,
 )
 from gridref.errors import GridrefError, InvalidRequestError, Place
-from gridref.model.array import MAX_GROUP_DEPTH, Enumeration, VirtualArray, check_name
+from gridref.limits import MAX_GROUP_DEPTH
+from gridref.model.array import Enumeration, VirtualArray, check_name
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
 

@@ -29,14 +29,13 @@ from gridref.codecs.grib_grids import GridError, ibm_float, read_grid, signed
 from gridref.codecs.jpeg2000 import CodestreamError, UnsupportedCodestreamError, read_header
 from gridref.codecs.stage import ArraySpec, Config, Raw, SerialCodec, SerialDecode, as_bytes
 from gridref.extras import missing_package
+from gridref.limits import beyond, limits
 
 VALUES, PLACES = "gridref.grib", "gridref.grib_places"
 """Names of the codecs."""
 PACKINGS = {0, 2, 3, 4, 40, 41, 42}
 """Templates 5.N that are decoded: simple, complex, differences, IEEE, JPEG 2000, PNG, CCSDS."""
 _IEEE, _JPEG2000, _PNG, _MOST_BITS = 4, 40, 41, 32
-_MOST_PARTS = 1 << 16
-"""Tiles of a JPEG 2000 image, times its layers; writers of GRIB make one of each."""
 _END = b"7777"
 _SAME_BITMAP, _NO_BITMAP = 254, 255
 
@@ -318,8 +317,10 @@ def _check_image(field: PackedField, n_values: int) -> None:
         n_pixels, n_parts = width * height, 1
     else:
         n_pixels, n_parts = _jpeg2000_size(field.data)
-    if n_pixels != n_values or n_parts > _MOST_PARTS:
+    if n_pixels != n_values:
         raise MessageError(f"its image has {n_pixels} pixels, expected {n_values}")
+    if n_parts > limits().image_parts:
+        raise MessageError(beyond("image_parts", f"its image has {n_parts} tiles and layers"))
 
 
 def _jpeg2000_size(data: bytes | memoryview) -> tuple[int, int]:

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.limits import beyond, limits
+
 type Floats = NDArray[np.float64]
 
 _MISSING = 0xFFFFFFFF
@@ -51,8 +53,6 @@ I_NEGATIVE, J_POSITIVE, J_CONSECUTIVE, ALTERNATING = 0x80, 0x40, 0x20, 0x10
 """Bits of the scanning mode, flag table 3.4."""
 DEGREES = ("regular_ll", "regular_gg")
 """Grids whose axes are latitudes and longitudes."""
-MAX_GAUSSIAN = 8192
-"""Parallels between a pole and the equator; operational models have at most 2560."""
 
 
 class GridError(ValueError):
@@ -231,8 +231,9 @@ def gaussian_latitudes(n: int) -> Floats:
     They are the zeros of the Legendre polynomial of degree 2 n, found by Newton's method from
     Tricomi's approximation. They equal those of eccodes to 1e-9.
     """
-    if not 0 < n <= MAX_GAUSSIAN:
-        raise GridError(f"it has {n} Gaussian parallels between a pole and the equator")
+    if not 0 < n <= limits().gaussian_parallels:
+        said = f"it has {n} Gaussian parallels between a pole and the equator"
+        raise GridError(beyond("gaussian_parallels", said) if n > 0 else said)
     degree = 2 * n
     theta = np.pi * (4 * np.arange(1, n + 1) - 1) / (4 * degree + 2)
     x = (1 - (degree - 1) / (8 * degree**3)) * np.cos(theta)

@@ -21,6 +21,7 @@ from gridref.codecs.stage import (
     as_u1,
     most_bytes,
 )
+from gridref.limits import beyond, limits
 
 _IS_RUN, _LEAST_RUN, _LEAST_MIX = 0x80, 3, 1
 _N_SYMBOLS, _ROOT = 256, 0
@@ -28,8 +29,6 @@ _ELEMENTS_AT_ONCE = 1 << 16
 _FRAMED = 0x10000
 """Bit of szip's options that HDF 4.2r1 and later set: a flag and the size are before the data."""
 _FRAME_BYTES = 5
-MOST_HUFFMAN_BYTES = 1 << 22
-"""What skipping Huffman may decode to: Python takes some 9 s for it."""
 
 
 def _rle_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
@@ -111,8 +110,8 @@ def _huffman_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec)
     size, skip = most_bytes(decoded_bytes), config["skip"]
 
     def decode(raw: Raw) -> Raw:
-        if size > MOST_HUFFMAN_BYTES:
-            raise ValueError(f"skipping Huffman of {size} bytes, more than {MOST_HUFFMAN_BYTES}")
+        if size > limits().huffman_bytes:
+            raise ValueError(beyond("huffman_bytes", f"skipping Huffman of {size} bytes"))
         trees, decoded = [_Tree() for _ in range(skip)], bytearray()
         tree, node = trees[0], _ROOT
         for bit in np.unpackbits(as_u1(raw)).tolist():

@@ -47,7 +47,6 @@ _DECODING = {0xFF00 + code for code in (0x50, 0x51, 0x52, 0x53, 0x59, 0x5C, 0x5D
 """Segments of the main header that decoding a tile needs: CAP, SIZ, COD to RGN, CPF, QCD to POC."""
 _LENGTHS = {TLM, 0xFF57, PPM, 0xFF63, 0xFF64}
 """Others that may be there: lengths of tile-parts and packets, PPM, CRG, comments."""
-_MOST_SEGMENTS = 1 << 16
 _MOST_BITS = 31
 SOT_BYTES, LEAST_PART_BYTES = 12, 14
 """Bytes of SOT, and of the smallest tile-part: SOT and SOD."""
@@ -260,7 +259,7 @@ def read_header(read: Read, at: int, end: int = SOT) -> Header:
             raise CodestreamError("it does not begin with a start of codestream")
         at += 2
     segments: list[tuple[int, bytes]] = []
-    while len(segments) < _MOST_SEGMENTS:
+    while len(segments) < limits().marker_segments:
         head = read(at, 4).ljust(4, b"\0")
         marker, length = struct.unpack(">HH", head)
         if marker == end:
@@ -274,7 +273,8 @@ def read_header(read: Read, at: int, end: int = SOT) -> Header:
             raise CodestreamError(f"its header is damaged at byte {at} ({head[:2].hex()})")
         segments.append((marker, segment))
         at += 2 + length
-    raise CodestreamError(f"its header has more than {_MOST_SEGMENTS} segments")
+    said = f"its header has {len(segments)} segments or more"
+    raise CodestreamError(beyond("marker_segments", said))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ from gridref.formats.chunks import StoreFiles, array_name, check_chunk_files, wh
 from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
 from gridref.formats.scanner import Findings, ScanOptions
-from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
+from gridref.limits import MAX_GROUP_DEPTH
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, Encoding, blosc_codec, bytes_codec, transpose_codec
 from gridref.model.ome_zarr import Placement, placed_image_attributes
 from gridref.model.scan_report import Fate

@@ -41,7 +41,8 @@ from gridref.formats.chunks import (
 from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
 from gridref.formats.scanner import Findings, ScanOptions, check_element_size, located
-from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup, zero_of
+from gridref.limits import MAX_GROUP_DEPTH
+from gridref.model.array import VirtualArray, VirtualGroup, zero_of
 from gridref.model.blocks import BlockTable
 from gridref.model.conventions import numpy_time_attributes
 from gridref.model.encoding import (

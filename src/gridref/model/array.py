@@ -476,10 +476,6 @@ class LazyArrays(Mapping[str, VirtualArray]):
         return name in self._names
 
 
-MAX_GROUP_DEPTH = 200
-"""Greatest depth of groups in files and catalogs: functions that walk a tree are recursive."""
-
-
 def check_name(name: str) -> None:
     """Refuse what cannot be the name of an array or group: nothing, or something with a slash.
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from urllib.parse import parse_qs
 
 from gridref.faces.web.frame import Links
+from gridref.limits import limits
 from gridref.typing import Scope
 
 type Fields = tuple[tuple[bytes, bytes], ...]
@@ -101,8 +102,6 @@ def _weight_of(coding: str) -> tuple[str, float]:
 
 # Ranges and conditions
 
-MAX_RANGES = 128
-"""Most ranges of one request; more are refused, as RFC 9110, section 14.2 allows."""
 MAX_HEADER = 8_192
 
 _SPEC = re.compile(r"(\d*)-(\d*)", re.ASCII)
@@ -130,7 +129,7 @@ def parse_range(header: str | None, size: int) -> RangeSet | None:
     Raises
     ------
     UnsatisfiableError
-        If no range is inside the object, or there are more than `MAX_RANGES`.
+        If no range is inside the object, or there are too many.
     """
     if header is None:
         return None
@@ -138,7 +137,7 @@ def parse_range(header: str | None, size: int) -> RangeSet | None:
     if unit.strip().lower() != "bytes" or not separator:
         return None
     specs = [spec.strip() for spec in text.split(",")] if len(header) <= MAX_HEADER else []
-    if not 0 < len(specs) <= MAX_RANGES:
+    if not 0 < len(specs) <= limits().request_ranges:
         raise UnsatisfiableError
     ranges = []
     for spec in specs:

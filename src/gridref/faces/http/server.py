@@ -21,6 +21,7 @@ from uvicorn.supervisors import Multiprocess
 
 from gridref.errors import InvalidRequestError
 from gridref.faces.http.app import create_app
+from gridref.limits import limits
 from gridref.typing import ASGIApp
 
 # Connections
@@ -42,17 +43,7 @@ class GuardedConnection(HttpToolsProtocol):
     too many connections.
     """
 
-    most_head_bytes: ClassVar[int] = 64 * 2**10
-    """Of the head of a request, with its address."""
-    most_body_bytes: ClassVar[int] = 2**20
-    """Of the body of a request, which nobody looks at."""
-    head_seconds: ClassVar[float] = 20
-    """In which the head of a request has to come, from the connection or its first byte on."""
-    stalled_seconds: ClassVar[float] = 60
-    """For which a peer may take nothing of an answer."""
-    most_of_a_peer: ClassVar[int] = 2048
-    """Connections of one address."""
-
+    limits = staticmethod(limits)
     _of_peers: ClassVar[Counter[str]] = Counter()
 
     def connection_made(self, transport: Any) -> None:
@@ -65,7 +56,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._stall: asyncio.TimerHandle | None = None
         self._peer = self.client[0] if self.client else ""
         self._of_peers[self._peer] += 1
-        if self._of_peers[self._peer] > self.most_of_a_peer:
+        if self._of_peers[self._peer] > self.limits().peer_connections:
             self._refuse(429, "too many connections")
         else:
             self._await_head()
@@ -88,7 +79,7 @@ class GuardedConnection(HttpToolsProtocol):
         super().data_received(data)
         if self._head_is_open:
             self._head_bytes += len(data)
-            if self._head_bytes > self.most_head_bytes:
+            if self._head_bytes > self.limits().request_head_bytes:
                 self._refuse(431, "the head of the request is too long")
 
     def on_message_begin(self) -> None:
@@ -102,7 +93,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._head_is_open = False
         self._cancel()
         n_bytes = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if n_bytes > self.most_head_bytes:
+        if n_bytes > self.limits().request_head_bytes:
             self._refuse(431, "the head of the request is too long")
         if not self._refused:
             super().on_headers_complete()
@@ -110,7 +101,7 @@ class GuardedConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Pass over a body, as nothing here takes one; not for ever."""
         self._body_bytes += len(body)
-        if self._body_bytes > self.most_body_bytes:
+        if self._body_bytes > self.limits().request_body_bytes:
             self._refused = True
             self.transport.close()
         if not self._refused:
@@ -135,7 +126,9 @@ class GuardedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def _await_reader(self, n_waiting: int) -> None:
-        self._stall = self.loop.call_later(self.stalled_seconds, self._look_after, n_waiting)
+        self._stall = self.loop.call_later(
+            self.limits().stalled_seconds, self._look_after, n_waiting
+        )
 
     def _look_after(self, n_waited: int) -> None:
         """Leave a peer for which as much waits as before."""
@@ -147,7 +140,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         self._timer = self.loop.call_later(
-            self.head_seconds, self._refuse, 408, "no whole request came in time"
+            self.limits().request_head_seconds, self._refuse, 408, "no whole request came in time"
         )
 
     def _cancel(self) -> None:

@@ -25,8 +25,8 @@ import numpy as np
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.datatypes import is_complex
 from gridref.formats.metadata import DEFAULT_FILLS, parsed_xml
-from gridref.limits import beyond, limits
-from gridref.model.array import MAX_GROUP_DEPTH, Enumeration, cf_flags
+from gridref.limits import MAX_GROUP_DEPTH, beyond, limits
+from gridref.model.array import Enumeration, cf_flags
 from gridref.model.encoding import Codec, bytes_codec
 
 DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"

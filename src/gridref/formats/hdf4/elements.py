@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gridref.codecs import why_not
-from gridref.codecs.hdf4 import MOST_HUFFMAN_BYTES
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.metadata import decoded
 from gridref.io import ScanFile
@@ -349,14 +348,15 @@ def codecs_of(coder: int, parameters: Sequence[int], n_bytes: int) -> tuple[Code
         return (Codec.of("gridref.hdf4_rle"),)
     if coder == _NBIT:
         return (_nbit(*parameters),)
-    if coder == _HUFFMAN and n_bytes <= MOST_HUFFMAN_BYTES:
+    if coder == _HUFFMAN:
+        if n_bytes > limits().huffman_bytes:
+            said = f"its data are compressed by skipping Huffman in pieces of {n_bytes} bytes"
+            raise UnsupportedFeatureError(beyond("huffman_bytes", said))
         return (_decodable(Codec.of("gridref.hdf4_skphuff", skip=parameters[0])),)
     if coder == _SZIP:
         _, scanline, options, bits, block = parameters
         return (Codec.of("gridref.hdf4_szip", parameters=[options, block, bits, scanline]),)
     name = _REFUSED.get(coder, f"coder {coder}")
-    if coder == _HUFFMAN:
-        name = f"skipping Huffman in pieces of more than {MOST_HUFFMAN_BYTES} bytes"
     raise UnsupportedFeatureError(
         f"its data are compressed by {name} of HDF4, for which there is no codec"
     )

@@ -25,8 +25,7 @@ from gridref.formats.hdf5.headers import DATATYPE, LAYOUT, DataLayout, ObjectHea
 from gridref.formats.hdf5.links import Link, LinkKind, is_group
 from gridref.formats.hdf5.virtual import dataset_extents
 from gridref.formats.scanner import PhonyDims
-from gridref.limits import beyond, limits
-from gridref.model.array import MAX_GROUP_DEPTH
+from gridref.limits import MAX_GROUP_DEPTH, beyond, limits
 
 # The groups and datasets of a file
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gridref.errors import Place, SourceFormatError
 from gridref.io import ScanFile
 from gridref.learned import FORMS
+from gridref.limits import beyond, limits
 
 # Codes of tags
 
@@ -130,8 +131,6 @@ _NO_NUMBERS = frozenset({2, 5, 7, 10})
 """Texts, fractions and bytes."""
 _SIZES = frozenset({Tag.IMAGE_WIDTH, Tag.IMAGE_LENGTH, Tag.SAMPLES_PER_PIXEL, Tag.IMAGE_DEPTH})
 _ITEM_BYTES = {code: np.dtype(name).itemsize for code, name in _DTYPES.items()} | {5: 8, 10: 8}
-_MAX_ENTRIES = 4096
-"""Largest size of a parsed directory that is kept for files with an equal one."""
 _SEGMENT_TAGS = frozenset(
     {Tag.STRIP_OFFSETS, Tag.STRIP_BYTE_COUNTS, Tag.TILE_OFFSETS, Tag.TILE_BYTE_COUNTS}
 )
@@ -386,7 +385,7 @@ def _check_directory(window: Window, head: TiffHead, offset: int, below: list[in
         raw = window.read(offset + count_bytes + n_entries * entry_bytes, width)
     except SourceFormatError:
         return 0
-    if 0 < n_entries <= _MAX_ENTRIES:
+    if 0 < n_entries <= limits().directory_tags:
         directory, _ = _read_directory(window, head, offset)
         for code, entry in directory.entries.items():
             if code in _SIZES and (entry.n_values != 1 or entry.kind in _NO_NUMBERS):
@@ -403,8 +402,9 @@ def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Direct
     count_format, entry_format, width = ("Q", "HHQ", 8) if head.big else ("H", "HHI", 4)
     count_bytes = struct.calcsize("=" + count_format)
     n_entries = struct.unpack(head.order + count_format, window.read(offset, count_bytes))[0]
-    if not 0 < n_entries <= _MAX_ENTRIES:
-        raise SourceFormatError(f"a directory at byte {offset} claims to have {n_entries} tags")
+    if not 0 < n_entries <= limits().directory_tags:
+        said = f"a directory at byte {offset} claims to have {n_entries} tags"
+        raise SourceFormatError(beyond("directory_tags", said) if n_entries else said)
     start = offset + count_bytes
     entry_bytes = struct.calcsize("=" + entry_format) + width
     raw = window.read(start, n_entries * entry_bytes + width)

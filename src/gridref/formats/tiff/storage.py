@@ -26,6 +26,7 @@ from gridref.codecs import why_not
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.tiff.images import Level, Page
 from gridref.learned import FORMS
+from gridref.limits import beyond, limits
 from gridref.model.encoding import Codec, EdgePolicy, bytes_codec
 from gridref.model.grid import chunk_counts, chunk_runs
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -315,7 +316,6 @@ def _row_bytes(page: Page) -> int:
 
 # The manifest of an image: strips and tiles, or one run of elements
 
-_MAX_CHUNKS = 1 << 31
 _MAX_OFFSET = 1 << 62
 _HEADER_BYTES = 8
 
@@ -564,8 +564,9 @@ def _without_start_marker(manifest: ChunkManifest) -> ChunkManifest:
 
 
 def _check_n_chunks(n_chunks: int) -> None:
-    if n_chunks > _MAX_CHUNKS:
-        raise SourceFormatError(f"the image claims to have {n_chunks} strips or tiles")
+    if n_chunks > limits().image_chunks:
+        said = f"the image claims to have {n_chunks} strips or tiles"
+        raise SourceFormatError(beyond("image_chunks", said))
 
 
 def _check_runs(
