@@ -301,7 +301,7 @@ def build(
     CombineError
         If the files do not fit together. It lists every problem.
     """
-    job = Job(concat_dim, order, layout, combine, scan, run, resolve)
+    job = Job(concat_dim, order, layout, combine, resolve, scan, run)
     job = job.reading(storage_options, allow)
     asked = identity or ("content" if relative else "strict")
     check_choice("identity", asked, (*IDENTITIES, "content-all"))
@@ -388,7 +388,7 @@ def plan(
     ScanError, SourceUnavailableError
         If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     """
-    job = Job(concat_dim, order, layout, combine, scan, run, resolve)
+    job = Job(concat_dim, order, layout, combine, resolve, scan, run)
     job = job.reading(storage_options, allow)
     return as_expected(job.combined(files, progress)[1], expect)
 

@@ -239,7 +239,7 @@ class Catalog(CatalogGroup):
         """
         from gridref.api.job import Job
 
-        asked = Job(concat_dim, order, layout, combine, scan, run)
+        asked = Job(concat_dim, order, layout, combine, scan=scan, run=run)
         return self._changed(*self._file_changes(progress).append(files, asked, at))
 
     def declare(self, dim: str, labels: ArrayLike) -> Catalog:

@@ -28,7 +28,7 @@ from gridref.api.decoding import decoded_values
 from gridref.api.each_chunk import told_as, with_checksums
 from gridref.api.job import Job, with_drifts
 from gridref.api.keeper import Changed, Keeper
-from gridref.api.layout.discovery import laid_out_by_itself
+from gridref.api.layout.discovery import laid_out
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import InARow, Stack
 from gridref.api.layout.listings import with_inventory
@@ -214,8 +214,8 @@ class FileChanges:
         if not job.way.is_asked_for(job.dims):
             held = scans.of([source.url for source in base.group.source_list], job, base)
             new = scans.of(files.new, job, base)
-            how = replace(job, resolve="lossless").combining(scans.sources.reader.read)
-            found, _ = laid_out_by_itself([*held, *new], how, take_first=job.takes_first)
+            how = replace(job, resolve="lossless")
+            found, _ = laid_out([*held, *new], how, scans.sources.reader.read)
             job = job.as_found(found)
         dims = {dim for array in base.group.all_arrays().values() for dim in array.dims}
         goes_on = job.way.grows_along(job.dims) in dims
@@ -484,7 +484,7 @@ class _Growth:
             first = min((place[file] for file in there), default=0)
             n_front = sum(place[file] < first for file, _ in new)
         before = self.base.group.with_changes(report=self._of_catalog)
-        done = way.cube(new, self.job.combining(self.read), [before], n_front)
+        done = way.cube(new, self.job, self.read, [before], n_front)
         return replace(self._reusing(done), is_outdated=lambda row: row["cause"] == HOLE)
 
     def declared(self, dim: str, labels: ArrayLike) -> Grown | None:
@@ -565,7 +565,7 @@ class _Growth:
         if not files:
             raise InvalidRequestError(_NOTHING_LEFT)
         base = self.base
-        if held is not None and not _makes(built.laid_out(held, self.read), base):
+        if held is not None and not _makes(laid_out(held, built, self.read)[1], base):
             raise InvalidRequestError(
                 "the layout depends on all files together, and combining the files of the catalog "
                 "again gives another result than it holds: build the catalog again from all files",
@@ -573,7 +573,7 @@ class _Growth:
             )
         groups = dict(files)
         ordered = self.job.way.ordered([*groups])
-        done = self.job.laid_out([(file, groups[file]) for file in ordered], self.read)
+        done = laid_out([(file, groups[file]) for file in ordered], self.job, self.read)[1]
         group = with_drifts(done)
         if held is None and not _lie_as_before(done, base, stay):
             raise InvalidRequestError(
@@ -597,7 +597,7 @@ class _Growth:
         ordered = job.way.ordered([file for file, _ in new])
         order = {file: number for number, file in enumerate(ordered)}
         return [
-            with_drifts(job.laid_out([item], self.read))
+            with_drifts(laid_out([item], job, self.read)[1])
             for item in sorted(new, key=lambda item: order[item[0]])
         ]
 
@@ -728,7 +728,7 @@ class _Growth:
         job: Job | None = None,
     ) -> Grown:
         """Combine groups, among them the catalog or parts of it, as they are."""
-        done = self.job.way.joined(groups, (job or self.job).combining(self.read))
+        done = self.job.way.joined(groups, job or self.job, self.read)
         if noted is not None:
             done = replace(done, report=noted.told(done.report))
         return self._reusing(done)

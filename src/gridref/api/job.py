@@ -14,22 +14,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from gridref.api.layout.discovery import laid_out_by_itself
-from gridref.api.layout.facts import refusing_parts_of_sets
+from gridref.api.layout.discovery import laid_out
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import (
     LAYOUTS,
-    AnyLayout,
     Combining,
-    Groups,
     Labels,
     Layout,
-    Order,
-    Resolve,
-    Scanned,
+    Nested,
     as_given,
     flat,
-    layout_of,
     nested_urls,
 )
 from gridref.api.layout.listings import with_inventory
@@ -49,7 +43,6 @@ from gridref.api.summary import (
     layout_line,
     warn_of_left_out,
 )
-from gridref.api.units import with_converter
 from gridref.catalog import CatalogGroup
 from gridref.catalog.values import refusing_damage
 from gridref.combine import (
@@ -61,7 +54,6 @@ from gridref.combine import (
     combine_part,
     combine_parts,
 )
-from gridref.combine.options import Read
 from gridref.errors import (
     GridrefError,
     Place,
@@ -74,56 +66,26 @@ from gridref.model.scan_report import Finding, ScanReport
 from gridref.options import (
     check_choice,
     given_options,
-    option_values,
     refuses_unknown,
     updated,
 )
 
-_DEFAULTS = (None, "label", "lossless")
 _OF_A_CALL = ("run", "resolve")
 """What catalogs do not keep of a job."""
 
 
 @refuses_unknown
 @dataclass(frozen=True, eq=False)
-class Job:
+class Job(Combining):
     """How files become one group: what `build`, `plan`, `append` and `open_dataset` take."""
 
-    concat_dim: str | Sequence[str] | None = None
-    order: Order = "label"
-    layout: AnyLayout | None = None
-    combine: CombineOptions | None = None
     scan: ScanOptions | None = None
     run: RunOptions | None = None
-    resolve: Resolve = "lossless"
 
     def __post_init__(self) -> None:
         check_choice("order", self.order, ("label", "given"))
         check_choice("resolve", self.resolve, ("lossless", "ask"))
         self.way.check(self.dims, self.order)
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """What is not at its default, by name."""
-        own = option_values(self)
-        return {name: value for name, value in own.items() if value not in _DEFAULTS}
-
-    @property
-    def way(self) -> Layout:
-        """The layout, which combines files."""
-        return layout_of(self.layout)
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """The dimensions that files are concatenated along, as far as they are named."""
-        named = self.concat_dim or ()
-        return (named,) if isinstance(named, str) else tuple(named)
-
-    @property
-    def rules(self) -> CombineOptions:
-        """How differences are resolved."""
-        given = {} if self.combine is None else given_options(self.combine)
-        return CombineOptions(**with_converter(given))
 
     @property
     def scanning(self) -> ScanOptions:
@@ -190,38 +152,18 @@ class Job:
 
     # Doing it
 
-    def combining(self, read: Read, tree: Sequence[Any] = ()) -> Combining:
-        """What is said of combining besides the layout; `tree` is the nesting of the files."""
-        how = Combining(read, self.rules, self.dims, self.order, tree, self.resolve)
-        return replace(how, by_itself=partial(laid_out_by_itself, how=how))
-
     def layout_line(self, group: VirtualGroup, ends: LabelEnds) -> str:
         """How files were laid out, for people."""
         asked = {n: own for n, own in self.asked.items() if n in ("concat_dim", "order", "layout")}
         return layout_line(asked, self.way.grows_along(self.dims), group, ends)
-
-    def laid_out(self, scanned: Scanned, read: Read) -> Combination:
-        """Combine scanned files."""
-        return self.way.laid_out(scanned, self.combining(read))
-
-    def found_or_laid_out(self, scanned: Scanned, read: Read) -> Combination:
-        """Combine scanned files, by a layout that is found if none is asked for."""
-        files = list(scanned)
-        if len(files) < 2 or self.way.is_asked_for(self.dims):
-            return self.laid_out(files, read)
-        return laid_out_by_itself(files, self.combining(read), take_first=self.takes_first)[1]
-
-    @property
-    def takes_first(self) -> bool:
-        """Whether the first of several layouts that are found is taken."""
-        return self.layout == "first"
 
     @keeps_at_hand
     def combined(self, files: Files, progress: Progress | None) -> tuple[Done, Combination]:
         """Scan files and combine them; also what was done, with the layout that was used."""
         storage_options = self.scanning.storage_options
         tree = nested_urls(files, storage_options) if self.layout == "nested" else []
-        way, files = with_inventory(self.way, self.dims, files, storage_options)
+        way = Nested(tree) if tree else self.way
+        way, files = with_inventory(way, self.dims, files, storage_options)
         given = Counter([] if tree else expand_files(files, storage_options, unique=False))
         ordered = flat(tree) or way.ordered(list(given))
         told = way.telling(ordered)
@@ -236,37 +178,30 @@ class Job:
             ordered, self.scanning, self.running, failures=failures, progress=progress
         )
         read = reader_for(storage_options).read
-        how = self.combining(read, tree)
-        joining = Joining(way.sought.of_variables, read, how.rules)
+        joining = Joining(way.sought.of_variables, read, self.rules)
         joined = joining.each(scanned)
-        is_asked_for = way.is_asked_for(self.dims)
-        if is_asked_for and not isinstance(way, Groups):  # which lay out each kind by itself
-            joined = refusing_parts_of_sets(joined)
         if self._travels(way, len(ordered)):
             done = _combine_elsewhere(self, ordered, failures, progress)
-        elif len(ordered) > 1 and not is_asked_for:
-            found, done = laid_out_by_itself(list(joined), how, take_first=self.takes_first)
-            job = self.as_found(found)
         else:
-            done = way.laid_out(joined, how)
+            layout = as_given(way)
+            how = Combining(self.concat_dim, self.order, layout, self.combine, self.resolve)
+            found, done = laid_out(joined, how, read)
+            job = job if found is how else self.as_found(found)
         done = replace(done, report=joining.told(done.report))
         done = _with_failed(done, failures.findings)
         warn_of_left_out(ScanReport(done.failed) if done.group is None else done.group.report)
         return Done(job, tuple(file for file, n in given.items() if n > 1)), done
 
-    def as_found(self, found: Mapping[str, Any]) -> Job:
+    def as_found(self, found: Combining) -> Job:
         """The job with a layout that was found; labels that were asked for stay."""
-        asked, labels = given_options(self.way.sought), layout_of(found.get("layout")).sought
+        asked, labels = given_options(self.way.sought), found.way.sought
         both = {**asked, **given_options(labels)}
         if isinstance(self.way.sought.sources, Mapping) and isinstance(labels.sources, Mapping):
             both["sources"] = {**self.way.sought.sources, **labels.sources}
-        own = {**self.asked, **found}
-        if "combine" in found:
-            own["combine"] = updated(found["combine"], self.combine or CombineOptions())
-        if asked:
-            own["layout"] = as_given(layout_of(found.get("layout")).with_labels(Labels(**both)))
-        elif "layout" not in found:
-            own.pop("layout", None)
+        own = {**self.asked, **found.asked}
+        if found.combine is not None:
+            own["combine"] = updated(found.combine, self.combine or CombineOptions())
+        own["layout"] = as_given(found.way.with_labels(Labels(**both))) if asked else found.layout
         return Job(**own)
 
     def _travels(self, way: Layout, n_files: int) -> bool:
@@ -342,7 +277,7 @@ def _combine_elsewhere(
     job: Job, addresses: Sequence[str], failures: Failures, progress: Progress | None
 ) -> Combination:
     """Scan files and combine them along a dimension, neighbours where they are scanned."""
-    travelling = Job(job.dims, job.order, None, job.combine, job.scan, job.running.on_worker())
+    travelling = replace(job, layout=None, run=job.running.on_worker())
     task = partial(_combine_here, job=travelling)
     found = each_part(addresses, job.running, task, BATCH_GROUPS)
 
@@ -363,7 +298,7 @@ def _combine_elsewhere(
 
 
 def _along(job: Job) -> Along:
-    return Along((job.dims[0],), by_label=job.order == "label")
+    return Along((job.dims[0],), by_label=job.by_label)
 
 
 @keeps_at_hand

@@ -16,10 +16,9 @@ import itertools
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 from gridref.api.layout.facts import (
@@ -30,6 +29,7 @@ from gridref.api.layout.facts import (
     is_ragged,
     numbered,
     one_of_each_set,
+    refusing_parts_of_sets,
 )
 from gridref.api.layout.layouts import (
     KIND,
@@ -42,6 +42,7 @@ from gridref.api.layout.layouts import (
     Plate,
     Ragged,
     Stack,
+    as_given,
     layout_of,
 )
 from gridref.api.layout.names import (
@@ -52,13 +53,14 @@ from gridref.api.layout.names import (
     with_telling_parts,
 )
 from gridref.api.layout.sources import REPLACED
-from gridref.combine import Combination, CombineOptions, DriftReport
+from gridref.combine import Combination, CombineOptions, DriftReport, in_groups
+from gridref.combine.options import Read
 from gridref.combine.report import Drift
 from gridref.combine.values import with_labels_at_hand
 from gridref.errors import InvalidRequestError, Message, Option, Problem, UnclearLayoutError
 from gridref.formats import kept_elements
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.options import given_options
+from gridref.options import given_options, updated
 
 _MOST_TOGETHER = 3
 """Labels that are tried together at most."""
@@ -73,8 +75,8 @@ class Candidate:
 
     Attributes
     ----------
-    options
-        What `build` is called with: ``concat_dim``, ``order``, ``layout`` and ``combine``.
+    how
+        What `build` is called with.
     order
         Numbers of the files in the order to take them, if not as they are given.
     is_guess
@@ -83,7 +85,7 @@ class Candidate:
         Whether a choice that loses nothing is part of it.
     """
 
-    options: Mapping[str, Any]
+    how: Combining
     reason: str
     order: tuple[int, ...] = ()
     is_guess: bool = False
@@ -92,35 +94,27 @@ class Candidate:
     @property
     def text(self) -> Message:
         """The options."""
-        return Message.naming(self.options)
+        return Message.naming(self.how.asked)
 
-    @property
-    def way(self) -> Layout:
-        """The layout."""
-        return layout_of(self.options.get("layout"))
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """The dimensions that it names."""
-        named = self.options.get("concat_dim", ())
-        return (named,) if isinstance(named, str) else tuple(named)
+    def with_layout(self, way: Layout) -> Candidate:
+        """The same with another layout."""
+        return replace(self, how=replace(self.how, layout=as_given(way)))
 
     def telling(self, facts: Facts) -> Candidate:
         """The same, with parts of names that mean something as labels beside others."""
-        way = self.way
+        way, dims = self.how.way, self.how.dims
         if not isinstance(way, InARow):
             return self
         if way.sought.pattern is not None:
-            return replace(self, options={**self.options, "layout": way.telling(facts.files)})
+            return self.with_layout(way.telling(facts.files))
         held = facts.groups[0].arrays.keys()
-        if facts.parts is None or not facts.parts.fields or not self.dims or set(self.dims) - held:
+        if facts.parts is None or not facts.parts.fields or not dims or set(dims) - held:
             return self
         hiding = facts.parts.pattern([])
         pattern = with_telling_parts(hiding, facts.files, known=True)
         if pattern == hiding:
             return self
-        labels = way.with_labels(way.sought.with_pattern(pattern))
-        return replace(self, options={**self.options, "layout": labels})
+        return self.with_layout(way.with_labels(way.sought.with_pattern(pattern)))
 
 
 def detect(facts: Facts) -> list[Candidate]:
@@ -137,7 +131,7 @@ def plate(facts: Facts) -> list[Candidate]:
     if len(facts.wells) < 2:
         return []
     reason = f"microscopy images with wells in the names ({facts.wells[0]}, ...)"
-    return [Candidate({"layout": Plate()}, reason)]
+    return [Candidate(Combining(layout=Plate()), reason)]
 
 
 def pixels(facts: Facts) -> list[Candidate]:
@@ -158,20 +152,23 @@ def pixels(facts: Facts) -> list[Candidate]:
             return found
         return [own for each in found for own in _as_mosaic(each, grids, where)]
     if bands is not None and facts.parts is not None:
-        return [Candidate({"layout": Mosaic(facts.parts.pattern([bands]), grids=grids)}, where)]
+        return [
+            Candidate(Combining(layout=Mosaic(facts.parts.pattern([bands]), grids=grids)), where)
+        ]
     if n_places == 1:
         return [_MERGED]
-    return [Candidate({"layout": Mosaic(grids=grids)}, where)]
+    return [Candidate(Combining(layout=Mosaic(grids=grids)), where)]
 
 
 def _as_mosaic(labelled: Candidate, grids: Literal["one", "groups"], where: str) -> list[Candidate]:
     """A mosaic for each of the labels; none where these are not all in names."""
-    labels = labelled.way.sought
-    if not labels.pattern or labels.sources or labelled.dims:
+    way = labelled.how.way
+    labels = way.sought
+    if not labels.pattern or labels.sources or labelled.how.dims:
         return []
-    stack = labelled.way.dim if isinstance(labelled.way, Stack) else None
+    stack = way.dim if isinstance(way, Stack) else None
     layout = Mosaic(labels.pattern, stack, grids=grids)
-    return [Candidate({"layout": layout}, f"{where}, {labelled.reason}")]
+    return [Candidate(Combining(layout=layout), f"{where}, {labelled.reason}")]
 
 
 def coordinates(facts: Facts) -> list[Candidate]:
@@ -181,17 +178,17 @@ def coordinates(facts: Facts) -> list[Candidate]:
         return []
     if len(varying) > 1 and is_ragged(facts.groups[0], varying):
         reason = f"{' and '.join(varying)} continue from file to file, each by itself"
-        return [Candidate({"concat_dim": list(varying)}, reason)]
+        return [Candidate(Combining(list(varying)), reason)]
     reason = f"coordinates differ along {' and '.join(varying)}"
     n_kinds = len({frozenset(own) for own in facts.variables})
     if len(varying) == 1 and (n_kinds == 1 or facts.differ_by_groups(varying[0])):
-        return [Candidate({"concat_dim": varying[0]}, reason)]
+        return [Candidate(Combining(varying[0]), reason)]
     if n_kinds > 1:
         reason += ", and variables between files"
-    return [Candidate({"concat_dim": list(varying), "layout": "by_coords"}, reason)]
+    return [Candidate(Combining(list(varying), layout="by_coords"), reason)]
 
 
-_MERGED = Candidate({"layout": "by_coords"}, "each file holds other variables")
+_MERGED = Candidate(Combining(layout="by_coords"), "each file holds other variables")
 
 
 def merged_variables(facts: Facts) -> list[Candidate]:
@@ -205,7 +202,7 @@ def unlabelled(facts: Facts) -> list[Candidate]:
         return []
     (dim,) = facts.unlabelled
     reason = f"{dim!r} is unlimited, and nothing labels it: in the order of the files"
-    return [Candidate({"concat_dim": dim}, reason)]
+    return [Candidate(Combining(dim), reason)]
 
 
 def times_beside(facts: Facts) -> list[Candidate]:
@@ -216,14 +213,14 @@ def times_beside(facts: Facts) -> list[Candidate]:
     if list(order) != sorted(order) and dim not in facts.recorded:
         return []
     reason = f"the times along {dim!r} continue from file to file"
-    options: dict[str, Any] = {"concat_dim": dim}
+    how = Combining(dim)
     if dim in facts.labelled and dim in facts.uneven:
-        options["layout"] = Ragged()
+        how = replace(how, layout=Ragged())
         reason += ", as many as each has"
     elif dim in facts.labelled and dim in facts.recorded:
-        options |= {"order": "given", "combine": CombineOptions(overlap="keep")}
+        how = replace(how, order="given", combine=CombineOptions(overlap="keep"))
         reason += ", and the labels begin again in each file"
-    return [Candidate(options, reason, order)]
+    return [Candidate(how, reason, order)]
 
 
 def labels_and_lengths(facts: Facts) -> list[Candidate]:
@@ -233,7 +230,7 @@ def labels_and_lengths(facts: Facts) -> list[Candidate]:
     uneven = [dim for dim in facts.uneven if dim in held - facts.labelled]
     if uneven and facts.rows is None:
         reason = f"files differ in length along {' and '.join(uneven)}"
-        found += [Candidate({"layout": Ragged(padded=p)}, reason) for p in (False, True)]
+        found += [Candidate(Combining(layout=Ragged(padded=p)), reason) for p in (False, True)]
     return found
 
 
@@ -255,7 +252,7 @@ def swaths(facts: Facts) -> list[Candidate]:
     dims, single = facts.rows
     reason = f"rows of differing number follow each other along {' and '.join(dims)}"
     named = dims[0] if len(dims) == 1 else list(dims)
-    return [Candidate({"concat_dim": named, "layout": _instances(facts, single)}, reason)]
+    return [Candidate(Combining(named, layout=_instances(facts, single)), reason)]
 
 
 def _instances(facts: Facts, single: str | None) -> Ragged:
@@ -284,7 +281,7 @@ def kinds(facts: Facts) -> list[Candidate]:
             continue
         layout = _groups_by(source, parts)
         reason = f"kinds of files have grids of their own, {source.reason}"
-        found.setdefault(_partition([source]), Candidate({"layout": layout}, reason))
+        found.setdefault(_partition([source]), Candidate(Combining(layout=layout), reason))
     return list(found.values())
 
 
@@ -308,7 +305,7 @@ def unlike(facts: Facts) -> list[Candidate]:
             break
     counts = ", ".join(f"{name} ({n})" for name, n in Counter(names).most_common())
     reason = f"{n_kinds} kinds: {counts}"
-    return [Candidate({"layout": layout}, reason, is_guess=True)]
+    return [Candidate(Combining(layout=layout), reason, is_guess=True)]
 
 
 def named(facts: Facts) -> list[Candidate]:
@@ -318,7 +315,7 @@ def named(facts: Facts) -> list[Candidate]:
         return []
     layout = Stack(parts.fields[0].name, parts.pattern(parts.fields))
     reason = f"words in the names ({parts.fields[0].values[0]}, ...)"
-    return [Candidate({"layout": layout}, reason, is_guess=True)]
+    return [Candidate(Combining(layout=layout), reason, is_guess=True)]
 
 
 LAST = (kinds, swaths, unlike, named)
@@ -376,7 +373,6 @@ def _labelled(
 ) -> Candidate | None:
     """The layout by some labels; None where no pattern finds them in the names."""
     dims = [source.dim for source in chosen]
-    options: dict[str, Any] = {}
     fields = [source.field for source in chosen if source.field is not None]
     named, parts = fields if bands is None else [*fields, bands], facts.parts_of_images
     pattern = parts.pattern(named) if named and parts is not None else None
@@ -385,15 +381,15 @@ def _labelled(
     attributes = {s.dim: f"attribute:{s.attribute}" for s in chosen if s.attribute is not None}
     in_place = facts.is_single and varying == dims  # a label of names takes the file's place
     if len(fields) == 1 == len(chosen) and (not varying or in_place):
-        options["layout"] = Stack(dims[0], pattern)
+        how = Combining(layout=Stack(dims[0], pattern))
     else:
-        if varying or len(fields) + len(attributes) < len(chosen):
-            options["concat_dim"] = list(dict.fromkeys([*dims, *varying]))
+        are_named = varying or len(fields) + len(attributes) < len(chosen)
+        along = list(dict.fromkeys([*dims, *varying])) if are_named else None
         labels = Labels(pattern, sources=attributes or None)
-        options["layout"] = labels if pattern or attributes else "by_coords"
+        how = Combining(along, layout=labels if pattern or attributes else "by_coords")
     reasons = [source.reason for source in chosen]
     reasons += [f"coordinates differ along {' and '.join(varying)}"] if varying else []
-    return Candidate(options, ", ".join(reasons))
+    return Candidate(how, ", ".join(reasons))
 
 
 # The search: candidates are tried, and one is chosen
@@ -404,7 +400,8 @@ _LOSSLESS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 }
 """Advice of problems that loses nothing, and what it adds to the options of a candidate."""
 
-Scanned = Sequence[tuple[str, VirtualGroup]]
+type File = tuple[str, VirtualGroup]
+type Scanned = Sequence[File]
 type Tried = tuple[Candidate, Combination]
 """A candidate, and what it gives."""
 
@@ -416,29 +413,29 @@ _SHOWN_CASES = 4
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """Facts of the files, and what the caller says of combining them and of choices."""
+    """Facts of the files, and what the caller says of combining them."""
 
     facts: Facts
     how: Combining
-    take_first: bool
+
+    @property
+    def takes_first(self) -> bool:
+        """Whether the first of several layouts is taken."""
+        return self.how.layout == "first"
 
 
-def laid_out_by_itself(
-    scanned: Scanned, how: Combining, *, take_first: bool
-) -> tuple[Mapping[str, Any], Combination]:
-    """Work out the layout of files, and combine them by it.
+def laid_out(scanned: Iterable[File], how: Combining, read: Read) -> tuple[Combining, Combination]:
+    """Combine files by the layout that is asked for; without one, work it out.
 
     Parameters
     ----------
     scanned
-        Addresses and groups, more than one.
-    take_first
-        Whether to take the first of several layouts.
+        Addresses and groups.
 
     Returns
     -------
     tuple
-        What `build` would be called with; and what it gives, with a drift that says so.
+        `how`, or what was found instead; and what it gives, with a drift that says what was found.
 
     Raises
     ------
@@ -448,14 +445,29 @@ def laid_out_by_itself(
         If several layouts fit, names disagree with a coordinate that the files have, or a choice is
         to be asked for: each layout is listed with what it would give.
     """
+    way = how.way
+    if isinstance(way, Groups):
+        each = replace(how, layout=as_given(way.within()))
+        kinds = way.kinds(list(scanned), read)
+        return how, in_groups(
+            {name: laid_out(files, each, read)[1] for name, files in kinds.items()}
+        )
+    if way.is_asked_for(how.dims):
+        return how, way.laid_out(refusing_parts_of_sets(scanned), how, read)
+    files = list(scanned)
+    return _found(files, how, read) if len(files) > 1 else (how, way.laid_out(files, how, read))
+
+
+def _found(scanned: Scanned, how: Combining, read: Read) -> tuple[Combining, Combination]:
+    """The layout of several files, and what it gives."""
     every, scanned = [file for file, _ in scanned], one_of_each_set(scanned)
     files, groups = [file for file, _ in scanned], [group for _, group in scanned]
     if len(files) == 1:
         cases = {f"one set of {len(every)} files": list(range(len(every)))}
         note = Drift.of("layout", "", cases, "laid out as OME-XML says")
-        return {}, Combination(groups[0], DriftReport((note,), tuple(every)))
-    facts = Facts(files, groups, with_labels_at_hand(groups, how.read, kept_elements))
-    search = _Search(facts, replace(how, read=facts.read), take_first)
+        return Combining(), Combination(groups[0], DriftReport((note,), tuple(every)))
+    facts = Facts(files, groups, with_labels_at_hand(groups, read, kept_elements))
+    search = _Search(facts, how)
     tried = [_tried(candidate, search) for candidate in detect(facts)]
     if all(done.problems for _, done in tried):
         causes = {problem.cause for _, done in tried for problem in done.problems}
@@ -467,7 +479,7 @@ def laid_out_by_itself(
     cases = {chosen.reason + sets: list(range(len(done.report.files)))}
     note = Drift.of("layout", "", cases, Message("laid out by ", chosen.text))
     report = replace(done.report, drifts=(note, *done.report.drifts))
-    return chosen.options, replace(done, report=report)
+    return chosen.how, replace(done, report=report)
 
 
 def _chosen(tried: Sequence[Tried], search: _Search) -> Tried:
@@ -481,11 +493,11 @@ def _chosen(tried: Sequence[Tried], search: _Search) -> Tried:
     if fitting and not clear:
         raise _disagreement(fitting, search)
     sure = [(candidate, done) for candidate, done in clear if not candidate.is_guess]
-    if clear and not sure and not search.take_first:
+    if clear and not sure and not search.takes_first:
         raise _unclear(_unlike_files(tried, search.facts), clear)
     clear = sure or clear
     is_choice = search.how.resolve == "ask" and any(candidate.is_resolved for candidate, _ in clear)
-    if (is_choice or len(clear) > 1) and not search.take_first:
+    if (is_choice or len(clear) > 1) and not search.takes_first:
         several = len(clear) > 1
         head = Message(
             f"{len(search.facts.files)} files ",
@@ -505,9 +517,9 @@ def _chosen(tried: Sequence[Tried], search: _Search) -> Tried:
 def _tried(candidate: Candidate, search: _Search) -> Tried:
     """What a layout gives; files along one dimension are put in the order of their labels."""
     done = _laid_out(candidate, search)
-    in_a_row = candidate.options.keys().isdisjoint({"layout", "order"})
+    in_a_row = candidate.how.layout is None and candidate.how.by_label
     if in_a_row and "order" in {drift.cause for drift in done.report}:
-        candidate = replace(candidate, options={**candidate.options, "layout": "by_coords"})
+        candidate = candidate.with_layout(layout_of("by_coords"))
         done = _laid_out(candidate, search)
     return _resolved(candidate, done, search)
 
@@ -527,12 +539,11 @@ def _tried_last(search: _Search, *, may_guess: bool) -> list[Tried]:
 
 def _ways_within(candidate: Candidate) -> list[Candidate]:
     """A candidate; if it makes groups, also with the first layout of several within each."""
-    way = candidate.way
+    way = candidate.how.way
     if not isinstance(way, Groups) or way.each is not None:
         return [candidate]
     first = Groups(**{**given_options(way), "each": "first"})
-    options = {**candidate.options, "layout": first}
-    return [candidate, replace(candidate, options=options, is_guess=True)]
+    return [candidate, replace(candidate.with_layout(first), is_guess=True)]
 
 
 def _resolved(candidate: Candidate, done: Combination, search: _Search) -> Tried:
@@ -545,13 +556,13 @@ def _resolved(candidate: Candidate, done: Combination, search: _Search) -> Tried
         return candidate, done
     chosen = [added for advice, added in _LOSSLESS.items() if any(advice in own for own in advised)]
     for added in chosen:
-        if added.keys() & candidate.options.keys():
+        if added.keys() & candidate.how.asked.keys():
             continue
         names = list(dict.fromkeys(str(problem.variable) for problem in done.problems))
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         reason = f"{candidate.reason}; {names[0]}{more} differ{'' if more else 's'} between files"
         order = candidate.order or (search.facts.by_labels if "layout" in added else ())
-        other = Candidate({**candidate.options, **added}, reason, order, is_resolved=True)
+        other = Candidate(replace(candidate.how, **added), reason, order, is_resolved=True)
         resolved = _laid_out(other, search)
         if not resolved.problems:
             return other, resolved
@@ -565,19 +576,12 @@ def _advice(problem: Problem) -> set[tuple[str, str]]:
 
 
 def _laid_out(candidate: Candidate, search: _Search) -> Combination:
-    facts, rules = search.facts, search.how.rules
+    facts, how = search.facts, candidate.how
     groups = dict(zip(facts.files, facts.groups, strict=True))
-    found = given_options(candidate.options.get("combine", CombineOptions()))
-    how = replace(
-        search.how,
-        rules=replace(rules, **{**found, **given_options(rules)}),
-        dims=candidate.dims,
-        order=candidate.options.get("order", "label"),
-        by_itself=partial(laid_out_by_itself, how=search.how),
-    )
+    rules = updated(how.combine, search.how.rules)
     given = [facts.files[number] for number in candidate.order] or facts.files
-    ordered = candidate.way.ordered(given)
-    return candidate.way.laid_out([(file, groups[file]) for file in ordered], how)
+    scanned = [(file, groups[file]) for file in how.way.ordered(given)]
+    return laid_out(scanned, replace(how, combine=rules, resolve=search.how.resolve), facts.read)[1]
 
 
 # What is asked: nothing tells files apart, names contradict them, or several candidates fit
@@ -625,7 +629,7 @@ def _unclear(head: Sequence[str], ways: Sequence[Tried]) -> UnclearLayoutError:
         Message("  ", candidate.text, f" ({candidate.reason}): ", _outcome(done))
         for candidate, done in ways
     ]
-    choices = [candidate.options for candidate, _ in ways]
+    choices = [candidate.how.asked for candidate, _ in ways]
     groups = [done.unwrap() for _, done in ways]
     return UnclearLayoutError(Message.joined("\n", [*head, *lines]), choices, groups)
 
@@ -637,11 +641,11 @@ def _replaced(done: Combination) -> tuple[Drift, ...]:
 
 def _beside(candidate: Candidate, dim: str, groups: Sequence[VirtualGroup]) -> list[Candidate]:
     """Other layouts that keep the coordinate of the files, instead of labels out of their names."""
-    way = candidate.way
+    how, way = candidate.how, candidate.how.way
     own = [group.arrays[dim] for group in groups if dim in group.arrays]
     kept = []
     if isinstance(way, Stack) and way.dim == dim and all(array.dims == (dim,) for array in own):
-        along = {"concat_dim": dim, "combine": CombineOptions(overlap="keep")}
+        along = Combining(dim, combine=CombineOptions(overlap="keep"))
         kept.append(Candidate(along, f"{dim!r} as the files say it"))
     name = f"{dim}_in_name"
     pattern = way.sought.pattern
@@ -652,13 +656,13 @@ def _beside(candidate: Candidate, dim: str, groups: Sequence[VirtualGroup]) -> l
         way = Stack(name, way.labels)
     if isinstance(way, Mosaic) and way.stack == dim:
         way = Mosaic(**{**given_options(way), "stack": name})
-    renamed = {**candidate.options, **({"layout": way} if "layout" in candidate.options else {})}
-    dims = candidate.options.get("concat_dim", ())
-    if dims == dim:
-        renamed["concat_dim"] = name
-    elif not isinstance(dims, str) and dim in dims:
-        renamed["concat_dim"] = [name if each == dim else each for each in dims]
-    if renamed != candidate.options:
+    named = how.concat_dim
+    if isinstance(named, str):
+        named = name if named == dim else named
+    elif named is not None:
+        named = [name if each == dim else each for each in named]
+    renamed = replace(how, concat_dim=named, layout=as_given(way))
+    if renamed.asked != how.asked:
         kept.append(Candidate(renamed, "both, under two names"))
     return kept
 

@@ -2,7 +2,7 @@
 
 `Labels`, `Stack`, `Mosaic`, `Ragged`, `Plate` and `Groups` are what users write as ``layout=``.
 Ways without options have names; `Row` and `Nested` stand for these, and for no layout. `layout_of`
-makes a `Layout` of each. What a call says besides its layout is in `Combining`.
+makes a `Layout` of each. `Combining` is what they follow.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, cast
 
@@ -19,7 +19,6 @@ from gridref.api.layout.facts import (
     Facts,
     frequency,
     is_ragged,
-    refusing_parts_of_sets,
     spacing_problem,
     varying_dims,
 )
@@ -42,6 +41,7 @@ from gridref.api.layout.sources import (
     with_label,
     with_labels_beside,
 )
+from gridref.api.units import with_converter
 from gridref.catalog.parts import ParquetManifest
 from gridref.combine import (
     Along,
@@ -52,7 +52,6 @@ from gridref.combine import (
     combine,
     combine_mosaic,
     combine_ragged,
-    in_groups,
     merged_reports,
 )
 from gridref.combine.mosaic import check_tolerance
@@ -72,33 +71,52 @@ type Resolve = Literal["lossless", "ask"]
 type Scanned = Iterable[tuple[str, VirtualGroup]]
 """Addresses of files, and what was scanned of each."""
 
+_DEFAULTS = (None, "label", "lossless")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Combining:
-    """What a call says of combining, whatever its layout.
+    """How files are combined: what a call asks for, a search finds and layouts follow.
 
     Attributes
     ----------
-    tree
-        The nesting of the files, if they were given as lists of lists.
     resolve
-        Whether a choice that loses nothing is part of a layout by itself, or asked for.
-    by_itself
-        Combines several files whose layout has to be found; `Groups` asks it.
+        Whether a choice that loses nothing is part of a layout that is found, or asked for.
     """
 
-    read: Read
-    rules: CombineOptions
-    dims: tuple[str, ...] = ()
+    concat_dim: str | Sequence[str] | None = None
     order: Order = "label"
-    tree: Sequence[Any] = ()
+    layout: AnyLayout | None = None
+    combine: CombineOptions | None = None
     resolve: Resolve = "lossless"
-    by_itself: Callable[..., tuple[Any, Combination]] | None = None
 
-    def along(self, groups: Iterable[VirtualGroup], dims: Sequence[str]) -> Combination:
-        """Combine groups that follow each other along dimensions that they have, or a new one."""
-        along = Along(tuple(dims), by_label=self.order == "label")
-        return combine(groups, along, read=self.read, options=self.rules)
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What is not at its default, by name."""
+        own = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: value for name, value in own if value not in _DEFAULTS}
+
+    @property
+    def way(self) -> Layout:
+        """The layout, which combines files."""
+        return layout_of(self.layout)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The dimensions that files are concatenated along, as far as they are named."""
+        named = self.concat_dim or ()
+        return (named,) if isinstance(named, str) else tuple(named)
+
+    @property
+    def rules(self) -> CombineOptions:
+        """How differences are resolved."""
+        given = {} if self.combine is None else given_options(self.combine)
+        return CombineOptions(**with_converter(given))
+
+    @property
+    def by_label(self) -> bool:
+        """Whether labels put files in order along one dimension."""
+        return self.order == "label"
 
 
 class Layout(Shown):
@@ -176,17 +194,17 @@ class Layout(Shown):
             else self.with_labels(self.sought.with_pattern(told))
         )
 
-    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
+    def laid_out(self, scanned: Scanned, how: Combining, read: Read) -> Combination:
         """Combine scanned files into one group; problems are returned."""
-        noted = Contradicted(how.read)
-        done = self.joined(self.labelled(scanned, noted), how)
+        noted = Contradicted(read)
+        done = self.joined(self.labelled(scanned, noted), how, read)
         return replace(done, report=noted.told(done.report))
 
     def labelled(self, scanned: Scanned, noted: Contradicted) -> Iterable[VirtualGroup]:
         """The groups of files with their labels; coordinates that labels contradict are noted."""
         return (group for _, group in scanned)
 
-    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining, read: Read) -> Combination:
         """Combine groups that have their labels: of files, or of a catalog."""
         raise NotImplementedError
 
@@ -246,7 +264,7 @@ class InARow(Layout):
     def listed_dims(self, dims: Sequence[str]) -> Sequence[str]:
         return self.cube_dims(dims)
 
-    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
+    def laid_out(self, scanned: Scanned, how: Combining, read: Read) -> Combination:
         rest = iter(scanned)
         first = list(itertools.islice(rest, 2))
         if len(first) == 1 and not self.is_asked_for(how.dims):
@@ -254,13 +272,15 @@ class InARow(Layout):
             return Combination(group, DriftReport((), (file,)))
         scanned = itertools.chain(first, rest)
         if first and self.is_cube(first[0][1], how.dims):
-            return self.cube(list(scanned), how)
-        return self._row(scanned, how)
+            return self.cube(list(scanned), how, read)
+        return self._row(scanned, how, read)
 
-    def _row(self, scanned: Scanned, how: Combining) -> Combination:
-        return how.along((group for _, group in scanned), how.dims)
+    def _row(self, scanned: Scanned, how: Combining, read: Read) -> Combination:
+        along = Along(how.dims, by_label=how.by_label)
+        groups = (group for _, group in scanned)
+        return combine(groups, along, read=read, options=how.rules)
 
-    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining, read: Read) -> Combination:
         if not how.dims:
             raise InvalidRequestError(
                 Message(
@@ -270,12 +290,13 @@ class InARow(Layout):
                     ")",
                 )
             )
-        return replace(how, order="given").along(groups, how.dims)
+        return combine(groups, Along(how.dims), read=read, options=how.rules)
 
     def cube(
         self,
         scanned: Sequence[tuple[str, VirtualGroup]],
         how: Combining,
+        read: Read,
         before: Sequence[VirtualGroup] = (),
         n_front: int = 0,
     ) -> Combination:
@@ -284,13 +305,13 @@ class InARow(Layout):
         The first `n_front` files come before these groups, the others after them.
         """
         pattern, labels = self._pattern, self.sought
-        noted = Contradicted(how.read)
+        noted = Contradicted(read)
         groups, dims = labelled_files(scanned, pattern, labels.of, labels.of_files, noted)
         if not any(VALID_TIME in group.arrays for group in groups):
             before = [without_valid_times(group) for group in before]
         every = [*groups[:n_front], *before, *groups[n_front:]]
         rules = _with_labels_beside(how.rules, pattern)
-        spacing = spacing_problem(scanned, how.read) if rules.join == "exact" else None
+        spacing = spacing_problem(scanned, read) if rules.join == "exact" else None
         if spacing is not None:
             files = tuple(file for file, _ in scanned)
             return Combination(None, DriftReport((), files), (spacing,))
@@ -306,13 +327,13 @@ class InARow(Layout):
                 )
             )
         if named:
-            done = combine(every, Hypercube(tuple(named)), read=how.read, options=rules)
+            done = combine(every, Hypercube(tuple(named)), read=read, options=rules)
         else:
-            varying = (dim for dim in varying_dims(every, how.read) if dim not in dims)
-            done = combine(every, Hypercube((*dims, *varying)), read=how.read, options=rules)
+            varying = (dim for dim in varying_dims(every, read) if dim not in dims)
+            done = combine(every, Hypercube((*dims, *varying)), read=read, options=rules)
         done = replace(done, report=noted.told(done.report))
         group = done.group
-        return done if group is None else replace(done, group=with_valid_times(group, how.read))
+        return done if group is None else replace(done, group=with_valid_times(group, read))
 
 
 @refuses_unknown
@@ -448,15 +469,16 @@ class Stack(InARow):
     def labelled(self, scanned: Scanned, noted: Contradicted) -> Iterable[VirtualGroup]:
         return noted.noting(_stacked(scanned, self.dim, self._pattern, self.sought.of), [self.dim])
 
-    def _row(self, scanned: Scanned, how: Combining) -> Combination:
-        noted = Contradicted(how.read)
+    def _row(self, scanned: Scanned, how: Combining, read: Read) -> Combination:
+        noted = Contradicted(read)
         inputs = stackable(self.labelled(scanned, noted), self.dim)
         rules = _with_labels_beside(how.rules, self._pattern)
-        done = replace(how, rules=rules).along(inputs, [self.dim])
-        return self._whole(replace(done, report=noted.told(done.report)), how.read)
+        along = Along((self.dim,), by_label=how.by_label)
+        done = combine(inputs, along, read=read, options=rules)
+        return self._whole(replace(done, report=noted.told(done.report)), read)
 
-    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
-        return self._whole(replace(how, order="given").along(groups, [self.dim]), how.read)
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining, read: Read) -> Combination:
+        return self._whole(combine(groups, Along((self.dim,)), read=read, options=how.rules), read)
 
     @property
     def keeps_labels_whole(self) -> bool:
@@ -533,7 +555,7 @@ class Mosaic(Layout):
         labelled = labelled_tiles([file for file, _ in known], groups, found, pattern)
         return noted.noting(zip(groups, labelled, strict=True), list(pattern.fields))
 
-    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining, read: Read) -> Combination:
         pattern = self._pattern
         fields = [] if pattern is None else [*pattern.fields]
         dims = dict.fromkeys([self.stack, *fields] if self.stack else fields)
@@ -546,14 +568,14 @@ class Mosaic(Layout):
             grids=self.grids,
             stack=list(dims),
             merge=VARIABLE in fields,
-            read=how.read,
+            read=read,
             options=how.rules,
         )
         if done.group is None:
             return done
         group = done.group
         for dim in dims:
-            group = in_one_chunk(group, dim, how.read)
+            group = in_one_chunk(group, dim, read)
         return replace(done, group=group)
 
 
@@ -604,18 +626,18 @@ class Ragged(Layout):
         pairs = _stacked(scanned, self.instance, self._pattern, self.sought.of)
         return noted.noting(pairs, [self.instance])
 
-    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining, read: Read) -> Combination:
         done = combine_ragged(
             groups,
             samples=how.dims,
             instance=self.instance,
             padded=self.padded,
-            read=how.read,
+            read=read,
             options=how.rules,
         )
         if done.group is None:
             return done
-        return replace(done, group=_inline_joined(done.group, how.read))
+        return replace(done, group=_inline_joined(done.group, read))
 
     @property
     def _only_field(self) -> str | None:
@@ -648,8 +670,8 @@ class Plate(Layout):
             raise InvalidRequestError("Plate() takes its dimensions from the pattern")
         super().check(dims, order)
 
-    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
-        return combine_plate_files(list(scanned), self._pattern, how.read, how.rules)
+    def laid_out(self, scanned: Scanned, how: Combining, read: Read) -> Combination:
+        return combine_plate_files(list(scanned), self._pattern, read, how.rules)
 
 
 @refuses_unknown
@@ -700,28 +722,23 @@ class Groups(Layout):
             raise InvalidRequestError(
                 "Groups() cannot contain nested lists of files or other groups"
             )
-        if isinstance(self._each(), Mosaic | Plate | Ragged):
+        if isinstance(self.within(), Mosaic | Plate | Ragged):
             _check_pattern_only(self)
 
     def check(self, dims: Sequence[str], order: Order) -> None:
-        self._each().check(dims, order)
+        self.within().check(dims, order)
 
     def listed_dims(self, dims: Sequence[str]) -> Sequence[str]:
-        return self._each().listed_dims(dims)
+        return self.within().listed_dims(dims)
 
-    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
-        kinds: dict[str, list[tuple[str, VirtualGroup]]] = {}
-        scanned = list(scanned)
-        for name, item in zip(self._names(scanned, how.read), scanned, strict=True):
-            kinds.setdefault(name, []).append(item)
-        each = self._each()
-        done = {}
-        for name, files in sorted(kinds.items()):
-            if how.by_itself and len(files) > 1 and not each.is_asked_for(how.dims):
-                done[name] = how.by_itself(files, take_first=self.each == "first")[1]
-            else:
-                done[name] = each.laid_out(refusing_parts_of_sets(files), how)
-        return in_groups(done)
+    def kinds(
+        self, scanned: Sequence[tuple[str, VirtualGroup]], read: Read
+    ) -> dict[str, list[tuple[str, VirtualGroup]]]:
+        """The files of each kind, by the name of its group."""
+        found: dict[str, list[tuple[str, VirtualGroup]]] = {}
+        for name, item in zip(self._names(scanned, read), scanned, strict=True):
+            found.setdefault(name, []).append(item)
+        return dict(sorted(found.items()))
 
     @property
     def sought(self) -> Labels:
@@ -733,7 +750,7 @@ class Groups(Layout):
         bare = as_given(each.with_labels(Labels()) if given_options(each.sought) else each)
         return Groups(**{**given_options(self), "labels": labels, "each": bare})
 
-    def _each(self) -> Layout:
+    def within(self) -> Layout:
         """The layout within each kind, with the labels of all but the field that names it."""
         known = {name: own for name, own in given_options(self.sought).items() if own is not None}
         if self.by is not None and "pattern" in known:
@@ -741,8 +758,8 @@ class Groups(Layout):
             known["pattern"] = rest
             if not re.search(r"\{(?!_[:}])", rest):  # no other field
                 known = {name: own for name, own in known.items() if name not in ("pattern", "of")}
-        each = layout_of(self.each)
-        return each.with_labels(Labels(**known)) if known else each
+        each, labels = layout_of(self.each), Labels(**known)
+        return each.with_labels(labels) if labels.is_asked_for(()) else each
 
     def _names(self, scanned: Sequence[tuple[str, VirtualGroup]], read: Read) -> list[str]:
         """The name of the group that each file goes to."""
@@ -797,7 +814,15 @@ class Row(InARow):
 
 @dataclass(frozen=True, repr=False)
 class Nested(InARow):
-    """Lists of lists of files in the given order."""
+    """Lists of lists of files in the given order.
+
+    Attributes
+    ----------
+    tree
+        The addresses of the files, as they are nested.
+    """
+
+    tree: Sequence[Any] = ()
 
     def __repr__(self) -> str:
         return "'nested'"
@@ -813,8 +838,8 @@ class Nested(InARow):
     def is_cube(self, first: VirtualGroup, dims: Sequence[str]) -> bool:
         return False
 
-    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
-        return combine_nested(nested_alike(how.tree, dict(scanned)), how.dims, how.read, how.rules)
+    def laid_out(self, scanned: Scanned, how: Combining, read: Read) -> Combination:
+        return combine_nested(nested_alike(self.tree, dict(scanned)), how.dims, read, how.rules)
 
 
 type LayoutName = Literal["by_coords", "nested", "first"]
@@ -854,7 +879,7 @@ def as_given(layout: Layout) -> AnyLayout | None:
     """A layout as it is given to a call: the opposite of `layout_of`."""
     if isinstance(layout, Row):
         return layout.name
-    return "nested" if isinstance(layout, Nested) else cast("AnyLayout", layout)
+    return "nested" if layout == Nested() else cast("AnyLayout", layout)
 
 
 # Labels of stacked files, and labels in one chunk

@@ -23,6 +23,7 @@ from gridref.api.building import open_data
 from gridref.api.decoding import coordinate_names
 from gridref.api.job import Job
 from gridref.api.kept_scans import user_folder
+from gridref.api.layout.discovery import laid_out
 from gridref.api.layout.facts import Facts
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import (
@@ -34,6 +35,7 @@ from gridref.api.layout.layouts import (
     Row,
     Scanned,
     Stack,
+    as_given,
     combine_nested,
     flat,
     nested_alike,
@@ -224,7 +226,8 @@ def _placed(
     way = way or Row("by_coords")
     way.check(named, "label")
     ordered = [(url, groups[url]) for url in way.ordered(urls)]
-    return way.laid_out(ordered, Combining(read, alike, named))
+    how = Combining(named, layout=as_given(way), combine=alike)
+    return laid_out(ordered, how, read)[1]
 
 
 # Virtual variables
@@ -605,7 +608,7 @@ def open_mfdatatree(
     scanned = _scanned(urls, options, storage_options, work, errors)
     dropped, show = _lazily(xr.open_datatree, options, storage_options)
     parts = _prepared(scanned, dropped, preprocess, show, tree_to_group)
-    done = job.found_or_laid_out(parts, reader_for(storage_options).read)
+    done = laid_out(parts, job, reader_for(storage_options).read)[1]
     tree: xr.DataTree = show(done.unwrap(), chunks=chunks)
     tree.encoding["drift"] = done.report
     return tree
