@@ -282,6 +282,17 @@ def test_another_process_may_read_what_this_one_may(tmp_path, as_stranger):
         assert opened["v"].values.tolist() == VALUES.tolist()
 
 
+def test_without_a_home_only_the_process_that_built_a_catalog_trusts_it(tmp_path, monkeypatch):
+    file, address = file_at(tmp_path / "data" / "a.h5"), tmp_path / "x" / "cube.gridref"
+    monkeypatch.setenv("GRIDREF_STATE", os.devnull)
+    built = gridref.build(str(file), address)
+    for catalog in (built, gridref.build(str(file), address, overwrite=True)):
+        assert catalog["v"][...].tolist() == VALUES.tolist()
+    refused = run_command("verify", address)
+    assert refused.returncode == 1
+    assert f"--allow {tmp_path}/data/" in refused.stderr
+
+
 def test_changed_tables_are_not_trusted(tmp_path):
     catalog = catalog_of(file_at(tmp_path / "x" / "a.h5"), tmp_path / "y" / "cube.gridref")
     os.rename(tmp_path / "x", tmp_path / "z")

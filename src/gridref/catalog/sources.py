@@ -18,7 +18,6 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -244,15 +243,21 @@ class Trust:
 def remember(sources: Sequence[Source], stored_urls: Sequence[str]) -> None:
     """Remember that this user wrote a table of sources, unless some of them may not be read.
 
-    A stranger's catalog is not trusted because it was copied. Where nothing can be remembered, the
-    catalog is like that of somebody else.
+    A stranger's catalog is not trusted because it was copied. Where nothing can be written, as
+    without a home, this process alone remembers it.
     """
     policies = ((source.policy, source.url) for source in sources)
-    path = _mark(_hash(stored_urls))
-    if path and all(policy is None or policy.allows(real_path(url)) for policy, url in policies):
-        with suppress(OSError):
+    if all(policy is None or policy.allows(real_path(url)) for policy, url in policies):
+        path = _mark(_hash(stored_urls))
+        try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch()
+        except OSError:
+            _unwritten.add(path)
+
+
+_unwritten: set[Path] = set()
+"""Marks that could not be written: they hold in this process."""
 
 
 def _hash(stored_urls: Sequence[str]) -> str:
@@ -261,16 +266,15 @@ def _hash(stored_urls: Sequence[str]) -> str:
 
 def _remembered(key: str) -> bool:
     path = _mark(key)
-    return path is not None and os.path.exists(path)  # False where it may not be looked at
+    return path in _unwritten or os.path.exists(path)  # False where it may not be looked at
 
 
-def _mark(key: str) -> Path | None:
-    folder = _state_folder()
-    return folder and folder / "built" / key
+def _mark(key: str) -> Path:
+    return _state_folder() / "built" / key
 
 
-def _state_folder() -> Path | None:
-    """Where programs keep what they know on this machine for this user; None for nobody's home."""
+def _state_folder() -> Path:
+    """Where programs keep what they know on this machine for this user; no folder for nobody."""
     given = os.environ.get("GRIDREF_STATE")
     if given:
         return Path(given)
@@ -282,4 +286,4 @@ def _state_folder() -> Path | None:
             return home() / "Library" / "Application Support" / "gridref"
         return Path(os.environ.get("XDG_STATE_HOME") or home() / ".local" / "state") / "gridref"
     except RuntimeError:
-        return None
+        return Path(os.devnull)
