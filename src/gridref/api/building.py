@@ -17,30 +17,15 @@ from gridref.api.catalog import Catalog, catalog_at
 from gridref.api.each_chunk import with_checksums, with_identity
 from gridref.api.job import Job, with_drifts
 from gridref.api.keeper import Keeper
-from gridref.api.layout.layouts import (
-    AnyLayout,
-    Order,
-    Resolve,
-)
+from gridref.api.layout.layouts import AnyLayout, Order, Resolve
 from gridref.api.opening import open_group
-from gridref.api.scan import (
-    Address,
-    Files,
-    Progress,
-    RunOptions,
-    scan_described,
-)
-from gridref.api.summary import (
-    warn_of_left_out,
-)
+from gridref.api.scan import Address, Files, Progress, RunOptions, scan_described
+from gridref.api.summary import warn_of_left_out
 from gridref.catalog import ROOT_FILE
 from gridref.catalog.commit import Access, commit, new_content, put_catalog
 from gridref.catalog.document import CatalogReport
 from gridref.catalog.overlays import OverlayPolicy
-from gridref.combine import (
-    Combination,
-    CombineOptions,
-)
+from gridref.combine import Combination, CombineOptions
 from gridref.errors import (
     CatalogNotFoundError,
     InvalidRequestError,
@@ -55,10 +40,7 @@ from gridref.io import Allow, Coverage, absolute_url, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.options import (
-    check_choice,
-    verb,
-)
+from gridref.options import check_choice, verb
 from gridref.secrets import shown_address, without_secrets
 
 # Comparison with a saved plan: every difference is a problem

@@ -32,7 +32,7 @@ from gridref.api.layout.discovery import laid_out
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import InARow, Stack
 from gridref.api.layout.listings import with_inventory
-from gridref.api.layout.sources import Contradicted
+from gridref.api.layout.sources import Contradicted, Scanned
 from gridref.api.places import Arrangement, At, arranged, claimed, declared_groups, pending_after
 from gridref.api.readable import Sources, reader_for
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
@@ -388,10 +388,6 @@ def stale_sources(
 
 
 # What a catalog becomes
-
-
-type Scanned = Sequence[tuple[str, VirtualGroup]]
-"""Scanned files with their addresses."""
 
 
 @dataclass(frozen=True, eq=False)

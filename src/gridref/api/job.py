@@ -28,21 +28,8 @@ from gridref.api.layout.layouts import (
 )
 from gridref.api.layout.listings import with_inventory
 from gridref.api.readable import reader_for
-from gridref.api.scan import (
-    Failures,
-    Files,
-    Progress,
-    RunOptions,
-    each_part,
-    scan_each,
-    scan_here,
-)
-from gridref.api.summary import (
-    change_lines,
-    group_line,
-    layout_line,
-    warn_of_left_out,
-)
+from gridref.api.scan import Failures, Files, Progress, RunOptions, each_part, scan_each, scan_here
+from gridref.api.summary import change_lines, group_line, layout_line, warn_of_left_out
 from gridref.catalog import CatalogGroup
 from gridref.catalog.values import refusing_damage
 from gridref.combine import (
@@ -54,21 +41,13 @@ from gridref.combine import (
     combine_part,
     combine_parts,
 )
-from gridref.errors import (
-    GridrefError,
-    Place,
-)
+from gridref.errors import GridrefError, Place
 from gridref.formats import ScanOptions, expand_files
 from gridref.io import Allow, keeps_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import LabelEnds
 from gridref.model.scan_report import Finding, ScanReport
-from gridref.options import (
-    check_choice,
-    given_options,
-    refuses_unknown,
-    updated,
-)
+from gridref.options import check_choice, given_options, refuses_unknown, updated
 
 _OF_A_CALL = ("run", "resolve")
 """What catalogs do not keep of a job."""

@@ -52,7 +52,7 @@ from gridref.api.layout.names import (
     whole_names,
     with_telling_parts,
 )
-from gridref.api.layout.sources import REPLACED
+from gridref.api.layout.sources import REPLACED, Scanned
 from gridref.combine import Combination, CombineOptions, DriftReport, in_groups
 from gridref.combine.options import Read
 from gridref.combine.report import Drift
@@ -400,8 +400,6 @@ _LOSSLESS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 }
 """Advice of problems that loses nothing, and what it adds to the options of a candidate."""
 
-type File = tuple[str, VirtualGroup]
-type Scanned = Sequence[File]
 type Tried = tuple[Candidate, Combination]
 """A candidate, and what it gives."""
 
@@ -424,7 +422,9 @@ class _Search:
         return self.how.layout == "first"
 
 
-def laid_out(scanned: Iterable[File], how: Combining, read: Read) -> tuple[Combining, Combination]:
+def laid_out(
+    scanned: Iterable[tuple[str, VirtualGroup]], how: Combining, read: Read
+) -> tuple[Combining, Combination]:
     """Combine files by the layout that is asked for; without one, work it out.
 
     Parameters

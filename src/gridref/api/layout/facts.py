@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gridref.api.layout.names import VARIABLE, NameField, NameParts, name_parts, whole_names
 from gridref.api.layout.plates import wells_in_names
-from gridref.api.layout.sources import attribute_of
+from gridref.api.layout.sources import Scanned, attribute_of
 from gridref.combine.mosaic import Raster, read_raster
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
@@ -725,8 +725,6 @@ def _in_words(step_ns: float) -> str:
 
 # The files of one OME-TIFF set: scanning any of them gives the whole set (OME-TIFF specification,
 # "Multi-file OME-TIFF filesets")
-
-Scanned = Sequence[tuple[str, VirtualGroup]]
 
 
 def one_of_each_set(scanned: Scanned) -> Scanned:

@@ -158,7 +158,8 @@ LabelSource = str | Callable[[str], Any]
 LabelSources = Mapping[str, LabelSource] | Callable[[str], Mapping[str, Any]]
 """A source for each dimension, or one function of the address that gives labels by dimension."""
 
-Scanned = Sequence[tuple[str, VirtualGroup]]
+type Scanned = Sequence[tuple[str, VirtualGroup]]
+"""Addresses of files, and what was scanned of each."""
 
 _SOURCES = ("attribute", "variable", "constant", "column")
 _NUMBERS = ((int, r"[+-]?\d{1,18}"), (float, r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?"))
