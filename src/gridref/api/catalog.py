@@ -7,17 +7,12 @@ writer was first, both start again from the newest snapshot.
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote_plus
 
 from numpy.typing import ArrayLike
 
@@ -43,19 +38,18 @@ from gridref.catalog.opening import PendingPolicy, group_of
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.catalog.sources import SourceRules
 from gridref.errors import (
-    GridrefError,
     InvalidRequestError,
     Message,
     Option,
     Place,
 )
-from gridref.formats import ScanOptions, expand_files
-from gridref.io import Allow, absolute_url, is_local
+from gridref.formats import ScanOptions
+from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Identity
 from gridref.model.scan_report import html_of
 from gridref.options import check_choice, verb
-from gridref.secrets import shown_address, without_secrets
+from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
     import awkward as ak
@@ -750,22 +744,12 @@ class Catalog(CatalogGroup):
         CatalogError
             If the catalog cannot be opened or written.
         """
-        url, storage_options, allow = self._kept.url, self._kept.storage_options, self._kept.allow
         inspect.signature(self.append).bind((), **options)
-        if (files is None) == (events is None):
-            raise InvalidRequestError("nothing to watch: name files, or give a file of events")
-        listed = partial(_listed, files, storage_options)
-        new = listed if events is None else _Events(Path(events))
+        watching = _call_at("gridref.api.watching:Watching")(
+            self._kept, files, events, settle_seconds, rechunk, options
+        )
         while True:
-            opened = open_catalog(url, storage_options=storage_options, allow=allow)
-            known = {source.url for source in opened.source_list}
-            found = [
-                file for file in new() if file not in known and _is_settled(file, settle_seconds)
-            ]
-            done = _appended(opened, found, options)
-            if rechunk and done.appended:
-                opened = open_catalog(url, storage_options=storage_options, allow=allow)
-                done = _rechunked(opened, done)
+            done: Watch = watching.one_round()
             if on_round is not None:
                 on_round(done)
             if once:
@@ -1193,110 +1177,3 @@ def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[st
             if sources
             else "the catalog has no sources"
         )
-
-
-# Watching: the files that a catalog lacks, and what is done about them
-
-
-def _listed(files: Any, storage_options: Mapping[str, Any] | None) -> Sequence[str]:
-    """The files that there are now."""
-    found: dict[str, None] = {}
-    for pattern in files if isinstance(files, list | tuple) else [files]:
-        with suppress(InvalidRequestError):  # nothing is there yet
-            found |= dict.fromkeys(expand_files(pattern, storage_options))
-    return list(found)
-
-
-@dataclass
-class _Events:
-    """The files that were named so far, by whole lines."""
-
-    path: Path
-    n_bytes: int = 0
-    named: dict[str, None] = field(default_factory=dict)
-
-    def __call__(self) -> Sequence[str]:
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.n_bytes)
-                lines = file.read().rpartition(b"\n")
-        except FileNotFoundError:
-            return list(self.named)
-        except OSError as error:
-            raise InvalidRequestError(
-                Message(Option("events", str(self.path)), f": {error.strerror}")
-            ) from error
-        self.n_bytes += len(lines[0]) + len(lines[1])
-        for line in lines[0].decode("utf-8", "surrogateescape").splitlines():
-            self.named |= dict.fromkeys(map(absolute_url, _named(line.strip())))
-        return list(self.named)
-
-
-def _named(line: str) -> Iterator[str]:
-    """Files that a line names."""
-    if not line.startswith("{"):
-        yield from [line] if line else []
-        return
-    try:
-        for record in json.loads(line).get("Records", []):
-            if str(record.get("eventName", "ObjectCreated")).startswith("ObjectCreated"):
-                stored = record["s3"]
-                yield f"s3://{stored['bucket']['name']}/{unquote_plus(stored['object']['key'])}"
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidRequestError(
-            f"cannot read this event: {without_secrets(line)[:200]!r}"
-        ) from error
-
-
-def _is_settled(file: str, seconds: float) -> bool:
-    """Whether a local file has not changed for some time."""
-    if not seconds or not is_local(file):
-        return True
-    try:
-        return time.time() - os.stat(file).st_mtime >= seconds
-    except OSError:
-        return True  # appending it says what is wrong
-
-
-def _appended(catalog: Catalog, files: Sequence[str], options: Mapping[str, Any]) -> Watch:
-    """Append files at once, or one by one where some do not fit."""
-    if not files:
-        return Watch(catalog.info.snapshot)
-    try:
-        return Watch(catalog.append(list(files), **options).info.snapshot, tuple(files))
-    except GridrefError as error:
-        if len(files) == 1:
-            return Watch(catalog.info.snapshot, failed={files[0]: error.explained})
-    appended: list[str] = []
-    failed: dict[str, str] = {}
-    for file in files:
-        try:
-            catalog = catalog.append(file, **options)
-            appended.append(file)
-        except GridrefError as error:
-            failed[file] = error.explained
-    return Watch(catalog.info.snapshot, tuple(appended), failed)
-
-
-def _rechunked(catalog: Catalog, done: Watch) -> Watch:
-    """Write what the overlays and overviews of a catalog lack after files were appended."""
-    from gridref.api.overlays import out_of_date
-
-    failed = dict(done.failed)
-    for array in dict.fromkeys(info.array for info in catalog.overlays()):
-        try:
-            catalog = catalog.rechunk(array)
-        except GridrefError as error:
-            failed[f"overlays of {array}"] = error.explained
-    for info, entry in out_of_date(catalog):
-        try:
-            catalog = catalog.overviews(
-                info.array,
-                factor=info.factor,
-                levels=info.n_levels,
-                method=info.method,
-                codec=entry.codec,
-            )
-        except GridrefError as error:
-            failed[f"overviews of {info.array}"] = error.explained
-    return replace(done, snapshot=catalog.info.snapshot, failed=failed)
