@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 import gridref
 from gridref.api.catalog import write_catalog
 from gridref.api.verify import verify
+from gridref.api.verify_labels import NOT_READ
 from gridref.errors import MissingPackageError
 from gridref.faces.cli.app import app
 from gridref.faces.exports.kerchunk import to_kerchunk
@@ -494,6 +496,10 @@ def verified(cube: Path, *options: object) -> CompletedProcess[str]:
     return run_command("verify", cube, "--quiet", *options)
 
 
+def told(done: CompletedProcess[str]) -> str:
+    return " ".join(done.stdout.split())
+
+
 def written(cube: Path, *options: object) -> Path:
     done = verified(cube, "--summary", cube.parent / "s.json", *options)
     assert done.returncode == 0, done.stderr
@@ -537,11 +543,10 @@ def test_another_catalog_is_refused(small_cube: Path, tmp_path: Path) -> None:
     summary = written(small_cube)
     gridref.open_catalog(small_cube).append(tmp_path / "2.h5")
     done = verified(small_cube, "--against", summary)
-    told = " ".join(done.stdout.split())
     assert done.returncode == 1
-    assert "differs digest: sha256:" in told
-    assert "differs files: 3 here, 2 in the summary" in told
-    assert "differs stored chunks: 12 here, 8 in the summary" in told
+    assert "differs digest: sha256:" in told(done)
+    assert "differs files: 3 here, 2 in the summary" in told(done)
+    assert "differs stored chunks: 12 here, 8 in the summary" in told(done)
 
 
 def test_values_are_compared_again(small_cube: Path, tmp_path: Path) -> None:
@@ -556,7 +561,7 @@ def test_values_are_compared_again(small_cube: Path, tmp_path: Path) -> None:
     assert path.stat().st_size == status.st_size
     done = verified(small_cube, "--against", summary)
     assert done.returncode == 1
-    assert "changed" in done.stderr
+    assert "cannot read 1 file: the file changed since it was scanned" in told(done)
 
 
 def test_counts_of_the_same_catalog(small_cube: Path) -> None:
@@ -569,7 +574,7 @@ def test_counts_of_the_same_catalog(small_cube: Path) -> None:
     summary.write_text(json.dumps(rest))
     done = verified(small_cube, "--against", summary, "--all")
     assert done.returncode == 1
-    assert "values compared: 80 here, 81 in the summary" in " ".join(done.stdout.split())
+    assert "values compared: 80 here, 81 in the summary" in told(done)
 
 
 def test_what_is_no_summary_is_refused(small_cube: Path, tmp_path: Path) -> None:
@@ -590,6 +595,97 @@ def test_what_is_no_summary_is_refused(small_cube: Path, tmp_path: Path) -> None
     assert "record them first" in " ".join(done.stderr.split())
     assert verified(small_cube, "--checksums").returncode == 0
     written(small_cube)  # as that message says
+
+
+def damage(path: Path, name: str) -> None:
+    """Write zeros over all chunks of a dataset. The time of change stays."""
+    status, content = path.stat(), bytearray(path.read_bytes())
+    with h5py.File(path) as file:
+        own = file[name].id
+        for chunk in map(own.get_chunk_info, range(own.get_num_chunks())):
+            content[chunk.byte_offset : chunk.byte_offset + chunk.size] = bytes(chunk.size)
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A cube of eight files, and five of them broken. The first file holds ``lat`` and ``lon``."""
+    files = [write_file(tmp_path / f"{number}.nc", number) for number in range(8)]
+    for path in files:
+        with netCDF4.Dataset(path, "a") as file:
+            file.createVariable("more", "i4", ("time",), zlib=True)[:] = [1, 2]
+    gridref.build(files, tmp_path / "cube.gridref", "time")
+    files[0].unlink()
+    with files[1].open("r+b") as stream:
+        stream.truncate(3000)
+    os.utime(files[2])
+    files[3].unlink()
+    files[3].mkdir()
+    damage(files[6], "more")
+    return tmp_path / "cube.gridref"
+
+
+def test_every_broken_file_is_reported_once(broken: Path) -> None:
+    result = gridref.open_catalog(broken).verify(all=True)
+    assert not result.ok
+    failed = {Path(str(d.place.source)).name: d.message for d in result.differences if d.is_file}
+    (damaged,) = (each for each in result.differences if not each.is_file)
+    assert len(failed) == 4
+    assert "does not exist" in failed["0.nc"]
+    assert "now 3000" in failed["1.nc"]
+    assert "last modified" in failed["2.nc"]
+    assert "directory" in failed["3.nc"]
+    assert damaged.message.startswith("codec numcodecs.zlib: ")
+    assert (damaged.place.variable, damaged.place.chunk) == ("more", (0,))
+    assert not damaged.is_label
+    unread = {path for path, reason in result.not_compared if reason == NOT_READ}
+    assert unread == {"lat", "lon", "area", "elangle"}  # which the first file holds for all
+    # Each of the other four: t, kind, time, time_bnds, seen; and labels time, time_bnds, seen.
+    assert result.n_values == 4 * (18 + 6 + 2 + 4 + 2) + 3 * 2  # and of three more
+    assert result.n_labels == 4 * (2 + 4 + 2)
+
+
+def test_the_command_groups_broken_files_by_reason(broken: Path) -> None:
+    done = verified(broken, "--all")
+    assert done.returncode == 1
+    assert not done.stderr
+    assert "cannot read 1 file: the file does not exist" in told(done)
+    assert "/0.nc" in told(done)
+    assert "4 files cannot be read" in told(done)
+    assert "differs codec numcodecs.zlib: " in told(done)
+    done = verified(broken, "--all", "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert not found["ok"]
+    whole = [Path(each["file"]).name for each in found["differences"] if not each["variable"]]
+    assert sorted(whole) == ["0.nc", "1.nc", "2.nc", "3.nc"]
+
+
+def test_files_that_a_server_refuses_share_a_reason(tmp_path: Path) -> None:
+    for number in range(25):
+        write_file(tmp_path / f"{number}.nc", number)
+    site = Site({f"/{n}.nc": (tmp_path / f"{n}.nc").read_bytes() for n in range(25)})
+    with serving(site):
+        gridref.build([f"{site.url}{name}" for name in site.files], tmp_path / "c.gridref", "time")
+        site.forbidden = set(site.files)
+        done = verified(tmp_path / "c.gridref", "--all")
+    assert done.returncode == 1
+    assert told(done).count("no permission to read the file") == 1
+    assert "cannot read 25 files: no permission" in told(done)
+    assert "5 more: --json lists all" in told(done)
+
+
+def test_differences_that_are_not_printed_are_counted(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=np.arange(240), chunks=(10,), compression="gzip")
+    gridref.build(tmp_path / "a.h5", tmp_path / "cube.gridref")
+    damage(tmp_path / "a.h5", "v")
+    done = verified(tmp_path / "cube.gridref", "--all")
+    assert done.returncode == 1
+    assert told(done).count("differs codec") == 20
+    assert "4 more: --json lists all" in told(done)
+    assert "24 chunks differ" in told(done)
 
 
 NOT_HDF5 = {".tif", ".tiff", ".bin", ".dat"}

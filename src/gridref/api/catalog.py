@@ -76,16 +76,22 @@ type ExportKind = Literal["kerchunk", "icechunk", "cf", "stac", "forecast"]
 class Difference:
     """A chunk, or a label of a file, for which gridref and the original reader disagree.
 
-    A chunk that gridref cannot decode, although it knows all of its codecs, also counts.
+    A chunk that gridref cannot decode, although it knows all of its codecs, also counts. So does a
+    file that cannot be read, or that changed since it was scanned.
     """
 
     place: Place
     message: str
 
     @property
+    def is_file(self) -> bool:
+        """Whether a file cannot be read; its place names nothing else."""
+        return self.place.variable is None
+
+    @property
     def is_label(self) -> bool:
         """Whether a file's labels differ, or what its values mean; its place names no chunk."""
-        return self.place.chunk is None
+        return self.place.chunk is None and not self.is_file
 
     def __str__(self) -> str:
         return f"{self.message} [{self.place}]"
@@ -100,7 +106,8 @@ class Verification:
     n_arrays, n_chunks, n_values
         How much was compared.
     differences
-        Every chunk that differs or cannot be decoded, and every label of a file that differs.
+        Every chunk that differs or cannot be decoded, every label of a file that differs, and every
+        file that cannot be read.
     not_compared
         (path, reason) of what the original readers have no counterpart of.
     n_checksums

@@ -31,6 +31,8 @@ from gridref.errors import (
     GridrefError,
     InvalidRequestError,
     Message,
+    Place,
+    ReadError,
     ScanError,
     SourceFormatError,
     SourceUnavailableError,
@@ -229,6 +231,13 @@ class Piece:
         return self._in_file[0]
 
     @property
+    def place(self) -> Place:
+        """Where it is, for messages."""
+        url = None if self.source is None else self.source.url
+        coords = tuple(self.batch.chunk[self.member].tolist())
+        return Place(source=url, variable=self.path, chunk=coords)
+
+    @property
     def offset(self) -> int | None:
         """First byte of the chunk in the file; None if it is in none.
 
@@ -403,7 +412,8 @@ def _refusing(cannot: str, *kinds: type[Exception], of: str = "") -> Iterator[No
     except Exception as error:
         if of and isinstance(error, ImportError):
             raise missing_package(f"comparing with {of}", error) from error
-        if (of and isinstance(error, GridrefError)) or not isinstance(error, kinds or Exception):
+        is_ours = isinstance(error, GridrefError if of else ReadError)
+        if is_ours or not isinstance(error, kinds or Exception):
             raise
         raise UnsupportedFeatureError(f"{cannot}: {error}") from error
 
@@ -577,10 +587,11 @@ class _TIFFOriginal(Original):
 
         self.stream = file
         try:
-            self.file = tifffile.TiffFile(file)
-        except Exception as error:  # raw data that begins like a TIFF file
+            with _refusing("tifffile cannot open its source"):  # raw data that begins like TIFF
+                self.file = tifffile.TiffFile(file)
+        except GridrefError:
             file.close()
-            raise UnsupportedFeatureError(f"tifffile cannot open its source: {error}") from error
+            raise
         self._image = lru_cache(maxsize=2)(self._load)
 
     def _found(self, piece: Piece) -> tuple[str, Shape]:

@@ -53,10 +53,13 @@ from gridref.catalog.group import CatalogInfo
 from gridref.catalog.overlays import is_current
 from gridref.codecs import renumber, unpack, why_not
 from gridref.errors import (
+    ChecksumError,
     DecodeError,
     GridrefError,
     InvalidRequestError,
     Place,
+    ReadError,
+    SourceNotAllowedError,
     UnsupportedFeatureError,
 )
 from gridref.extras import version_of
@@ -78,6 +81,10 @@ _EXPORTS = (".json", ".parq", ".parquet", ".icechunk")
 """What addresses of references end in that `gridref.verify` reads in place of a catalog."""
 
 
+_DAMAGED = (ChecksumError, DecodeError)
+"""Errors of one chunk. After any other, nothing more of the file is read."""
+
+
 @dataclass
 class _Tally:
     n_chunks: int = 0
@@ -85,7 +92,7 @@ class _Tally:
     n_labels: int = 0
     labels: set[str] = field(default_factory=set)
     arrays: set[str] = field(default_factory=set)
-    differences: list[Difference] = field(default_factory=list)
+    differences: dict[Difference, None] = field(default_factory=dict)
     not_compared: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def add(self, other: _Tally) -> None:
@@ -94,8 +101,26 @@ class _Tally:
         self.n_labels += other.n_labels
         self.labels |= other.labels
         self.arrays |= other.arrays
-        self.differences += other.differences
+        self.differences |= other.differences
         self.not_compared |= other.not_compared
+
+    def differs(self, place: Place, message: str) -> None:
+        self.differences[Difference(place, message)] = None
+
+    def fails(self, error: ReadError, place: Place) -> None:
+        """Note a chunk that is damaged, or a file that cannot be read; each file once.
+
+        Raises
+        ------
+        SourceNotAllowedError
+            That is a matter of the call, and not of the file.
+        """
+        if isinstance(error, SourceNotAllowedError):
+            raise error
+        where = error.place.within(place)
+        if where.source is not None and not isinstance(error, _DAMAGED):
+            where = Place(source=where.source)
+        self.differs(where, error.reason)
 
 
 def _is_export(address: str | os.PathLike[str]) -> bool:
@@ -183,8 +208,9 @@ def verify(
 
     Raises
     ------
-    ReadError
-        If a chunk cannot be read. One that is read and cannot be decoded is a difference.
+    SourceNotAllowedError
+        If a file may not be read. A file that cannot be read, or a chunk that cannot be decoded, is
+        a difference.
     CatalogCorruptError
         If a file of the catalog is not as it was written.
     InvalidRequestError
@@ -274,8 +300,14 @@ class _Comparison:
                 stack.callback(opened.close)
                 return opened
 
+            is_read = True
             for piece in pieces_of(share):
-                _compare(piece, self.reader, original, seen, tally)
+                try:
+                    if is_read:
+                        _compare(piece, self.reader, original, seen, tally)
+                except ReadError as error:
+                    tally.fails(error, piece.place)
+                    is_read = piece.source is None
                 self._tell()
         return tally
 
@@ -296,9 +328,7 @@ def _compare(
     batch, member = piece.batch, piece.member
     if batch.encoding[member] == MISSING_BLOCK:
         return
-    source = piece.source
-    url = None if source is None else source.url
-    place = Place(source=url, variable=piece.path, chunk=tuple(batch.chunk[member].tolist()))
+    source, place = piece.source, piece.place
     got = _read(piece, reader)
     try:
         if source is None:
@@ -306,13 +336,13 @@ def _compare(
         original = original_of(source)
         raw = _original(original, piece)
     except UnsupportedFeatureError as error:
-        if isinstance(got, DecodeError) and not any(map(why_not, piece.encoding.codecs)):
-            tally.differences.append(Difference(got.place.within(place), got.reason))
+        if isinstance(got, _DAMAGED) and not any(map(why_not, piece.encoding.codecs)):
+            tally.fails(got, place)
         else:
             tally.not_compared[piece.path, error.reason] = None
         return
-    if isinstance(got, DecodeError):
-        tally.differences.append(Difference(got.place.within(place), got.reason))
+    if isinstance(got, _DAMAGED):
+        tally.fails(got, place)
         return
     raw = np.broadcast_to(raw, got.shape)  # where one stored element is shown several times
     tally.arrays.add(piece.path)
@@ -320,14 +350,15 @@ def _compare(
     tally.n_values += got.size
     message = _difference(got, _as_shown(raw, piece))
     if message and not (piece.offset is None and labels.is_encoded_anew(piece, original, got, raw)):
-        tally.differences.append(Difference(place, message))
+        tally.differs(place, message)
     for found in labels.compared(piece, original, got, raw):
         if found.path != piece.path:
             tally.labels.add(found.path)
         tally.n_labels += found.n_labels
         if found.difference:
-            where = Place(source=url, variable=found.path)
-            tally.differences.append(Difference(where, found.difference))
+            tally.differs(Place(source=place.source, variable=found.path), found.difference)
+        if found.failure:
+            tally.fails(found.failure, place)
         if found.not_compared:
             tally.not_compared[found.path, found.not_compared] = None
 
@@ -339,12 +370,12 @@ def _why_no_file(piece: Piece) -> str:
     return _ABSENT if chunk.state[0] == ChunkState.MISSING else _INLINE
 
 
-def _read(piece: Piece, reader: Reader) -> NDArray[Any] | DecodeError:
-    """The values of a piece as gridref reads them, or why they cannot be decoded."""
+def _read(piece: Piece, reader: Reader) -> NDArray[Any] | ChecksumError | DecodeError:
+    """The values of a piece as gridref reads them, or how they are damaged."""
     selection = piece.cross.in_output(piece.batch.piece[piece.member])
     try:
         return reader.read(piece.array, selection, name=piece.path)
-    except DecodeError as error:
+    except _DAMAGED as error:
         return error
 
 
@@ -423,9 +454,18 @@ class _Written:
                     for coords, box in self._chunks(cover, sheet.encodings[0].chunk_shape):
                         place = zip(box, cover.shift, strict=True)
                         in_files = tuple(slice(low - by, high - by) for (low, high), by in place)
-                        expected = self.reader.read(files, in_files, name=path)
+                        expected = self._read(files, in_files, path)
                         where = Place(variable=path, chunk=coords)
-                        self._compare(sheet, _slices(box), expected, where, overlay.id)
+                        if expected is not None:
+                            self._compare(sheet, _slices(box), expected, where, overlay.id)
+
+    def _read(self, array: VirtualArray, part: tuple[slice, ...], path: str) -> NDArray[Any] | None:
+        """Elements in the files; None if any of them cannot be read, which is noted."""
+        try:
+            return self.reader.read(array, part, name=path)
+        except ReadError as error:
+            self.tally.fails(error, Place(variable=path))
+            return None
 
     def _chunks(
         self, cover: Cover, lengths: tuple[int, ...]
@@ -459,7 +499,9 @@ class _Written:
                 start = tiles.start(coords)
                 shape = tiles.data_shape(coords)
                 box = tuple((low, low + n) for low, n in zip(start, shape, strict=True))
-                values = self.reader.read(array, _slices(box), name=entry.array)
+                values = self._read(array, _slices(box), entry.array)
+                if values is None:
+                    continue
                 for level, expected in enumerate(coarsening.levels(values), 1):
                     pairs = zip(start, entry.windows(level), strict=True)
                     first = tuple(low // n for low, n in pairs)
@@ -490,7 +532,7 @@ class _Written:
         except GridrefError as error:
             message = str(error.reason)
         if message:
-            self.tally.differences.append(Difference(place, f"overlay {overlay}: {message}"))
+            self.tally.differs(place, f"overlay {overlay}: {message}")
 
 
 def _slices(box: Box) -> tuple[slice, ...]:

@@ -31,6 +31,7 @@ from gridref.errors import (
     MissingPackageError,
     NotRepresentableError,
     Option,
+    ReadError,
     UnsupportedFeatureError,
 )
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -44,6 +45,8 @@ NOT_IN_FILES = (
     "the files have no such variable: its labels are from names, attributes or options, or made by"
     " the reader of the format"
 )
+
+NOT_READ = "a file that holds its labels cannot be read"
 
 _CALENDARS = {
     "gregorian": "standard",
@@ -142,11 +145,14 @@ class Labels:
         """How far labels may differ."""
         return own.room if self.pixels is None else Room(max(self.pixels, 1e-6))
 
-    def _whole(self, path: str) -> _Side:
-        """All values of a label."""
+    def _whole(self, path: str) -> _Side | None:
+        """All values of a label; None if a file that holds some of them cannot be read."""
         group, _, name = path.rpartition("/")
         array = self._groups[group].arrays[name]
-        return _Side.of(self.reader.read(array, None, name=path), array.attrs)
+        try:
+            return _Side.of(self.reader.read(array, None, name=path), array.attrs)
+        except ReadError:
+            return None
 
 
 def _labels_of(group: VirtualGroup) -> dict[str, VirtualArray]:
@@ -181,12 +187,15 @@ class LabelsFound:
         How they differ; empty if they do not.
     not_compared
         Why they were not compared; empty if they were.
+    failure
+        Why the cube's labels cannot be read. Another file may hold them.
     """
 
     path: str
     n_labels: int = 0
     difference: str = ""
     not_compared: str = ""
+    failure: ReadError | None = None
 
 
 class LabelsOfFile:
@@ -272,7 +281,10 @@ class LabelsOfFile:
             place.cube[dim] if dim in place.cube else np.arange(extent)
             for dim, extent in zip(array.dims, array.shape, strict=True)
         ]
-        shown = self._of_cube(path, array, in_cube)
+        try:
+            shown = self._of_cube(path, array, in_cube)
+        except ReadError as error:
+            return LabelsFound(path, not_compared=NOT_READ, failure=error)
         held = self._of_file(own, in_file).laid_as(axes, array.dims)
         message = _differing(shown, held, self.labels.room(own))
         instead = self.labels.taken_instead(path, array) if message else ""
@@ -293,8 +305,9 @@ class LabelsOfFile:
         return original.named(beside, named)
 
     def _of_cube(self, path: str, array: VirtualArray, at: list[Int64Array]) -> _Side:
-        if array.size <= _MOST_WHOLE:
-            return self.labels.whole(path).chosen(at)
+        whole = self.labels.whole(path) if array.size <= _MOST_WHOLE else None
+        if whole is not None:
+            return whole.chosen(at)
         read = partial(self.labels.reader.read, array, name=path)
         return _read_around(read, array.attrs, at)
 

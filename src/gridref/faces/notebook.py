@@ -127,7 +127,11 @@ def _verification(result: Verification) -> str:
     compared = {"array": result.n_arrays, "chunk": result.n_chunks, "value": result.n_values}
     compared["label"] = result.n_labels
     n_labels = sum(each.is_label for each in result.differences)
-    differing = f"{len(result.differences) - n_labels} chunks and {n_labels} labels differ"
+    n_files = sum(each.is_file for each in result.differences)
+    n_chunks = len(result.differences) - n_labels - n_files
+    differing = f"{n_chunks} chunks and {n_labels} labels differ"
+    if n_files:
+        differing += f"; {number_of(n_files, 'file')} cannot be read"
     differences = [
         (
             each.place.variable or "/",

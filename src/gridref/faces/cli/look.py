@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,6 +23,7 @@ from gridref.errors import (
     Place,
     SourceFormatError,
     SourceUnavailableError,
+    by_reason,
     number_of,
 )
 from gridref.faces.cli.console import Console, echo, shown_progress
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gridref.api.catalog import Catalog as OpenedCatalog
+    from gridref.api.catalog import Difference, Verification
     from gridref.api.verify import Summary
     from gridref.model.array import VirtualArray
     from gridref.serve.views import ViewOptions
@@ -455,6 +457,9 @@ def verify_command(
             help="Compare with such a summary too: the catalog must have the same digest.",
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="For machines: lists every difference.")
+    ] = False,
     quiet: Quiet = False,
     snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
@@ -463,7 +468,7 @@ def verify_command(
     """Compare a catalog with what the original readers (h5py, tifffile) return.
 
     By default, corners, edges and a random sample of chunks of every array are compared. The exit
-    status is 1 if anything differs.
+    status is 1 if anything differs, or if any file cannot be read.
 
     Examples
     --------
@@ -481,6 +486,7 @@ def verify_command(
         catalog,
         summary=summary,
         against=against,
+        as_json=as_json,
         quiet=quiet,
         storage_options=parse_options(storage_options),
         allow=allow or None,
@@ -496,6 +502,7 @@ def print_verification(
     *,
     summary: str | None = None,
     against: str | None = None,
+    as_json: bool = False,
     quiet: bool = False,
     storage_options: dict[str, Any] | None = None,
     allow: list[str] | None = None,
@@ -508,6 +515,8 @@ def print_verification(
     ----------
     summary, against
         Files: where to write what was compared, and an earlier one to compare with.
+    as_json
+        Whether to print the result as JSON on standard output, and the rest on standard error.
     storage_options, allow, snapshot, **how
         As for `gridref.verify`.
 
@@ -518,7 +527,7 @@ def print_verification(
     """
     from gridref.api.verify import verify as verify_catalog
 
-    console = Console()
+    console = Console(stderr=as_json)
     access: dict[str, Any] = {
         "storage_options": storage_options,
         "allow": allow,
@@ -548,18 +557,22 @@ def print_verification(
 
     with shown_progress(quiet, "chunks") as progress:
         result = verify_catalog(opened, progress=progress, announce=announce, **access, **how)
-    for difference in result.differences[:20]:
-        console.print(Text.assemble(("differs ", "bold red"), str(difference)))
+    _print_differences(console, result)
+    if as_json:
+        echo(json.dumps(_as_json(result)))
     for path, reason in result.not_compared:
         console.print(Text.assemble(("not compared ", "yellow"), f"{path}: {reason}"))
     n_labels = sum(difference.is_label for difference in result.differences)
-    n_unlike = len(result.differences) - n_labels
+    n_files = sum(difference.is_file for difference in result.differences)
+    n_unlike = len(result.differences) - n_labels - n_files
     differ = _differing(n_labels, "coordinate") if n_labels else "none differs"
     console.print(f"{number_of(result.n_labels, 'label')} compared: {differ}")
     console.print(
         f"{number_of(result.n_arrays, 'array')}, {number_of(result.n_chunks, 'chunk')},"
         f" {number_of(result.n_values, 'value')} compared: {_differing(n_unlike, 'chunk')}"
     )
+    if n_files:
+        console.print(f"{number_of(n_files, 'file')} cannot be read")
     if how.get("checksums") and not result.differences:
         console.print(f"checksums recorded: {number_of(result.n_checksums, 'stored chunk')}")
     if result.differences:
@@ -571,6 +584,49 @@ def print_verification(
         if summary:
             now.write(summary, storage_options)
             console.print(f"written: {summary}")
+
+
+_MOST_DIFFERENCES = 20
+"""Differences, and files with the same reason, that are printed."""
+
+
+def _print_differences(console: Console, result: Verification) -> None:
+    """Print some differences, and the files that cannot be read, those with one reason together."""
+    failed = [each for each in result.differences if each.is_file]
+    differing = [each for each in result.differences if not each.is_file]
+    for alike in by_reason(failed, lambda each: each.message):
+        what = f"cannot read {number_of(len(alike), 'file')}: "
+        console.print(Text.assemble((what, "bold red"), spelled(alike[0].message)))
+        for each in alike[:_MOST_DIFFERENCES]:
+            console.print(f"  {each.place.source}", soft_wrap=True)
+        _print_more(console, alike)
+    for each in differing[:_MOST_DIFFERENCES]:
+        console.print(Text.assemble(("differs ", "bold red"), str(each)))
+    _print_more(console, differing)
+
+
+def _print_more(console: Console, found: Sequence[Difference]) -> None:
+    n_more = len(found) - _MOST_DIFFERENCES
+    if n_more > 0:
+        console.print(f"  {n_more} more: --json lists all")
+
+
+def _as_json(result: Verification) -> dict[str, Any]:
+    return {
+        "ok": result.ok,
+        **{name: getattr(result, name) for name in ("n_arrays", "n_chunks", "n_values")},
+        "n_labels": result.n_labels,
+        "differences": [
+            {
+                "file": each.place.source,
+                "variable": each.place.variable,
+                "chunk": each.place.chunk,
+                "message": each.message,
+            }
+            for each in result.differences
+        ],
+        "not_compared": [{"variable": v, "reason": reason} for v, reason in result.not_compared],
+    }
 
 
 def _differing(n: int, noun: str) -> str:
