@@ -430,6 +430,8 @@ def test_attributes(tmp_path: Path) -> None:
         "</Attribute>",
         '<Dimension name="t" size="4"/><UInt16 name="v"><Dim name="/t"/><Dim name="t"/>',
         chunks(chunk(0, 32)),
+        '</UInt16><UInt16 name="w"><Dim name="/t"/><Dim size="4"/>',
+        chunks(chunk(0, 32)),
         "</UInt16>",
     )
     group = gridref.scan(document)
@@ -439,6 +441,7 @@ def test_attributes(tmp_path: Path) -> None:
     assert group.attrs["texts"] == ["a", ""]
     assert {f.path for f in group.report.skipped} == {"@wrong", "@other"}
     assert group.arrays["v"].dims == ("t", "t")
+    assert group.arrays["w"].dims == ("t", "w_axis_1")
     assert group.unlimited_dims == {"t"}
 
 

@@ -313,6 +313,38 @@ def test_dimensions_without_names(tmp_path: Path) -> None:
                 assert array_of(group, name).dims == expected[name].dimensions
 
 
+def test_an_axis_without_a_scale_beside_one_with_has_its_own_name(tmp_path: Path) -> None:
+    # h5netcdf refuses such datasets, netCDF4 fails or names the wrong axis.
+    for number, (n_times, start) in enumerate([(4, 0), (4, 4), (3, 8)]):
+        with h5py.File(tmp_path / f"{number}.h5", "w") as file:
+            for name, n in (("time", n_times), ("level", 4)):
+                file[name] = np.arange(float(n)) + (start if name == "time" else 0)
+                file[name].make_scale(name)
+            file["first"] = numbers(n_times, 4)
+            file["first"].dims[0].attach_scale(file["time"])
+            file["last"] = numbers(4, n_times)
+            file["last"].dims[1].attach_scale(file["time"])
+        group = assert_equals_h5py(tmp_path / f"{number}.h5")
+        assert array_of(group, "first").dims == ("time", "first_axis_1")
+        assert array_of(group, "last").dims == ("last_axis_0", "time")
+    planned = gridref.plan(sorted(tmp_path.glob("*.h5")))
+    assert planned.group is not None
+    assert planned.group.arrays["first"].sizes == {"time": 11, "first_axis_1": 4}
+    assert planned.group.arrays["last"].sizes == {"last_axis_0": 4, "time": 11}
+
+
+def test_a_dataset_has_a_dimension_of_its_name_only_with_its_length(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["time"] = numbers(4)
+        file["time"].make_scale("time")
+        file["same/time"] = numbers(4)
+        file["other/time"] = numbers(7)
+    group = assert_equals_h5py(path)
+    assert array_of(group, "same/time").dims == ("time",)
+    assert array_of(group, "other/time").dims == ("phony_dim_1",)
+
+
 def test_links_are_followed_once(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(tmp_path / "b.h5", "w") as file:

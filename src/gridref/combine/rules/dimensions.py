@@ -67,13 +67,17 @@ def align_dimensions(column: Column, growing: Collection[str], notes: Notes) -> 
 def _new_dims(
     dims: tuple[str, ...], wanted: tuple[str, ...], growing: Collection[str]
 ) -> tuple[str, ...] | None:
-    """Names under which the dimensions fit the wanted ones; None where they do not."""
-    if set(dims) == set(wanted) and len(dims) == len(wanted):
-        return dims
+    """Names under which the dimensions fit the wanted ones; None where they do not.
+
+    Made-up names are matched by place only. They were given by length, so they, and names that an
+    axis of such an array took by its length, say nothing about the order of axes.
+    """
     if len(dims) == len(wanted):
-        pairs = list(zip(dims, wanted, strict=True))
-        phony = all(a == b or (_PHONY.match(a) and _PHONY.match(b)) for a, b in pairs)
-        return wanted if phony else None
+        others = [pair for pair in zip(dims, wanted, strict=True) if pair[0] != pair[1]]
+        made_up = [_PHONY.match(name) is not None for pair in others for name in pair]
+        if all(made_up):
+            return wanted
+        return dims if set(dims) == set(wanted) and not any(made_up) else None
     lacking = set(wanted) - set(dims)
     fits = set(dims) <= set(wanted) and lacking <= set(growing)
     return dims if fits else None

@@ -116,8 +116,8 @@ class Scope:
     def names(self, group: Sequence[tuple[ET.Element, tuple[int, ...]]], path: str) -> list[Names]:
         """Names of the dimensions of the variables of a group, which come with their shapes.
 
-        Dimensions without a name are named as in scans of HDF5, which follow netCDF: those of one
-        size are one dimension, the declared one of this size where there is one.
+        Dimensions without a name are named as in scans of HDF5. If a variable has no names at all,
+        those of one size are one dimension, the declared one of this size where there is one.
         """
         given = [[dim.get("name") for dim in node.iterfind(f"{DAP}Dim")] for node, _ in group]
         shapes = [shape for _, shape in group]
@@ -138,7 +138,11 @@ class Scope:
             made_up = (f"{node.get('name')}_axis_{axis}" for axis in range(len(shape)))
             found.append(
                 tuple(
-                    next(free[size], other) if name is None else name.rpartition("/")[2]
+                    name.rpartition("/")[2]
+                    if name is not None
+                    else other
+                    if any(names)
+                    else next(free[size], other)
                     for name, size, other in zip(names, shape, made_up, strict=True)
                 )
             )

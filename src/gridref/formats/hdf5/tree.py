@@ -264,6 +264,10 @@ class Dimension:
     dimid: int | None = None
     unlimited: bool = False
 
+    def may_have(self, extent: int) -> bool:
+        """Whether a dataset of this extent may be along the dimension."""
+        return extent == self.size or (self.unlimited and extent < self.size)
+
 
 def is_not_a_variable(dataset: DatasetNode) -> bool:
     """Whether a dimension scale represents a dimension without a variable."""
@@ -356,30 +360,22 @@ class DimensionNames:
             by_dimid = {dim.dimid: dim.name for dim in scope.values() if dim.dimid is not None}
             if len(dimids) == len(shape) and all(dimid in by_dimid for dimid in dimids):
                 return tuple(by_dimid[dimid] for dimid in dimids)
-        scales = self._scales[dataset.path] or ((),) * len(shape)
-        if len(shape) == 1 and not any(scales) and dataset.name in scope:
+        labels = [
+            self._name_of.get(listed[-1]) if listed else None
+            for listed in self._scales[dataset.path]
+        ]
+        own_names = [f"{dataset.name}_axis_{axis}" for axis in range(len(shape))]
+        if any(labels):
+            # Not another dimension of that size: it may be one that another axis has, and other
+            # ones in other files. h5netcdf refuses such datasets.
+            return tuple(label or name for label, name in zip(labels, own_names, strict=True))
+        named = scope.get(dataset.name)
+        if len(shape) == 1 and named is not None and named.may_have(shape[0]):
             return (dataset.name,)
-        return self._labelled(dataset.name, shape, scales, own)
-
-    def _labelled(
-        self,
-        variable: str,
-        shape: tuple[int, ...],
-        scales: Sequence[Sequence[Address]],
-        own: Mapping[str, Dimension],
-    ) -> tuple[str, ...]:
-        """Names from scales; an axis without one takes the group's next dimension of its size."""
-        taken: Counter[int] = Counter()
-        names = []
-        for axis, extent in enumerate(shape):
-            name = self._name_of.get(scales[axis][-1], "") if scales[axis] else ""
-            if not name:
-                candidates = [dim.name for dim in own.values() if dim.size == extent]
-                used = taken[extent]
-                taken[extent] += 1
-                name = candidates[used] if used < len(candidates) else f"{variable}_axis_{axis}"
-            names.append(name)
-        return tuple(names)
+        free = {
+            size: iter([dim.name for dim in own.values() if dim.size == size]) for size in shape
+        }
+        return tuple(next(free[size], name) for size, name in zip(shape, own_names, strict=True))
 
 
 def _scales(dataset: DatasetNode) -> Sequence[Sequence[Address]]:
