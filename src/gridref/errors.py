@@ -528,14 +528,19 @@ class Problem:
     def whole(self) -> Message:
         """The message with the variable and the files."""
         head = f"{self.variable}: " if self.variable else ""
-        shown = ", ".join(map(cut_short, self.sources[:3]))
-        more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
-        return Message(head, self.message, f" [{shown}{more}]" if shown else "")
+        shown = some_of(self.sources, text=cut_short)
+        return Message(head, self.message, f" [{shown}]" if shown else "")
 
 
 def number_of(n: int, noun: str, plural: str = "") -> str:
     """A number with its noun: ``1 file``, ``2 files``, ``3 axes``."""
     return f"{n} {noun if n == 1 else plural or f'{noun}s'}"
+
+
+def some_of[T](entries: Sequence[T], n_shown: int = 3, text: Callable[[T], str] = str) -> str:
+    """The first of some entries, and how many there are more: ``a, b, c and 4 more``."""
+    more = f" and {len(entries) - n_shown} more" if len(entries) > n_shown else ""
+    return ", ".join(map(text, entries[:n_shown])) + more
 
 
 def by_reason[T](entries: Iterable[T], reason_of: Callable[[T], str]) -> list[list[T]]:
@@ -573,9 +578,8 @@ def problems_in_short(problems: Sequence[Problem]) -> list[Message]:
     for problem, names in variables.items():
         if problem not in listed:
             continue
-        shown = ", ".join(names[:_MOST_VARIABLES])
-        more = f" and {len(names) - _MOST_VARIABLES} more" if len(names) > _MOST_VARIABLES else ""
-        which = f"each of {shown}{more}" if len(names) > 1 else shown
+        shown = some_of(names, _MOST_VARIABLES)
+        which = f"each of {shown}" if len(names) > 1 else shown
         named = problem.sources and str(problem.message).count(problem.sources[0])
         sources = () if named else problem.sources
         lines.append(replace(problem, variable=which or None, sources=sources).whole)

@@ -15,14 +15,19 @@ from gridref import errors
 from gridref.api.layout.sources import KEPT, REPLACED
 from gridref.combine.columns import label_text
 from gridref.combine.labels import ORDER_KEPT
-from gridref.errors import LeftOutWarning, Message, SkippedFilesWarning, by_reason, number_of
+from gridref.errors import (
+    LeftOutWarning,
+    Message,
+    SkippedFilesWarning,
+    by_reason,
+    number_of,
+    some_of,
+)
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, ScanReport
 from gridref.secrets import shown_address
 
-_SHOWN = 3
-"""Files that a line names."""
 _PACKAGE = os.path.dirname(errors.__file__)
 """Where a warning must not point at."""
 
@@ -65,10 +70,8 @@ def group_line(group: VirtualGroup) -> list[str]:
     if held or not group.groups:
         return []
     names = [*group.groups]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    shown = f"{', '.join(names[:_SHOWN])}{more}"
     way = f"xarray opens one with group={names[0]!r}, all with open_datatree"
-    return [f"the variables are in groups ({shown}): {way}"]
+    return [f"the variables are in groups ({some_of(names)}): {way}"]
 
 
 def _order(dim: str, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
@@ -105,8 +108,7 @@ def change_lines(
     """
     lines = [*head]
     if twice:
-        more = f" and {len(twice) - _SHOWN} more" if len(twice) > _SHOWN else ""
-        named = ", ".join(map(shown_address, twice[:_SHOWN])) + more
+        named = some_of(twice, text=shown_address)
         lines.append(f"given more than once, and taken once: {named}")
     lines += [*drift_line(drifts, catalog), *label_lines(drifts), *finding_lines(report)]
     if len(report.failed) > 1:
@@ -155,12 +157,12 @@ def finding_lines(report: ScanReport) -> list[str]:
             files.setdefault((fate, finding.path, finding.reason), []).append(finding.source)
     lines: list[str] = []
     for (fate, path, reason), sources in files.items():
-        named = sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else "")
+        named = some_of(sources, 1)
         where = (f"{named}: ", "") if path == "/" else (f"{path}: ", f" [{named}]")
         lines.append(Message(f"{fate} {where[0]}", reason, where[1]))
-    for first, *others in by_reason(report.failed, lambda each: str(each.reason)):
-        more = f" and {len(others)} more" if others else ""
-        lines.append(Message(f"left out {first.source}{more}: ", first.reason))
+    for alike in by_reason(report.failed, lambda each: str(each.reason)):
+        named = some_of(alike, 1, lambda each: each.source)
+        lines.append(Message(f"left out {named}: ", alike[0].reason))
     return lines
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, some_of
 from gridref.io import Allow, absolute_url, is_local, policy_for, real_path, slashed
 from gridref.model.manifest import IDENTITIES, Identity, Source
 from gridref.model.source_policy import SourcePolicy, common_folders
@@ -165,7 +165,7 @@ class SourceRules:
             if not any(start.startswith(full) or full.startswith(start) for start in starts):
                 raise InvalidRequestError(
                     f"no source begins with {shown_address(old)!r};"
-                    f" they begin with {', '.join(map(shown_address, starts[:5]))}"
+                    f" they begin with {some_of(starts, 5, shown_address)}"
                 )
 
 

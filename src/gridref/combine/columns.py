@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gridref.combine.options import CombineOptions
 from gridref.combine.report import Drift, DriftReport
-from gridref.errors import Message, Problem
+from gridref.errors import Message, Problem, some_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import DAY_NS, TimeBase, is_time_like
 from gridref.model.scan_report import LEFT_OUT
@@ -174,9 +174,7 @@ class Notes:
     ) -> None:
         """Note a problem that consists of different values."""
         shown = "; ".join(
-            f"{text} in {self.name(files[0])}"
-            + (f" and {len(files) - 1} more" if len(files) > 1 else "")
-            for text, files in list(cases.items())[:4]
+            f"{text} in {some_of(files, 1, self.name)}" for text, files in list(cases.items())[:4]
         )
         more = f"; {len(cases) - 4} more values" if len(cases) > 4 else ""
         others = [file for files in list(cases.values())[1:] for file in files]

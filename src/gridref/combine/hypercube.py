@@ -27,7 +27,7 @@ from gridref.combine.rules.dimensions import (
 )
 from gridref.combine.rules.packing import Packing, unpack_all, with_padding
 from gridref.combine.values import Values, same_values
-from gridref.errors import InvalidRequestError, Message, Option
+from gridref.errors import InvalidRequestError, Message, Option, some_of
 from gridref.model.array import VirtualArray
 from gridref.model.conventions import referred_names
 
@@ -267,9 +267,8 @@ class Hypercube(Placement):
         if not holes:
             return column, None
         column, fill = with_padding(column)
-        shown = ", ".join(f"({self._text(runs, hole)})" for hole in holes[:_N_SHOWN])
-        more = f" and {len(holes) - _N_SHOWN} more" if len(holes) > _N_SHOWN else ""
-        case = {f"nothing for {shown}{more}": list(column.files)}
+        shown = some_of(holes, _N_SHOWN, lambda hole: f"({self._text(runs, hole)})")
+        case = {f"nothing for {shown}": list(column.files)}
         task.notes.drift(HOLE, column.path, case, f"missing blocks read as {fill}")
         return column, fill
 

@@ -42,7 +42,7 @@ from gridref.combine.rules.joined_labels import (
 )
 from gridref.combine.rules.packing import Packing, lacking_files, resolve_dtype, resolve_packing
 from gridref.combine.rules.units import resolve_times, resolve_units
-from gridref.errors import Message, Option
+from gridref.errors import Message, Option, some_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.joining import cast_scalar, compacted, same_scalar
 from gridref.model.manifest import ChunkManifest, ChunkState
@@ -308,9 +308,7 @@ def _check_sizes(arrays: Mapping[str, VirtualArray], path: str, task: Task) -> N
             if dim in array.dims:
                 sizes.setdefault(array.sizes[dim], []).append(name)
         if len(sizes) > 1:
-            shown = "; ".join(
-                f"{extent} of {', '.join(names[:3])}" for extent, names in sizes.items()
-            )
+            shown = "; ".join(f"{extent} of {some_of(names)}" for extent, names in sizes.items())
             message = f"lengths along {dim!r} differ between variables: {shown}"
             task.notes.problem("shape-differs", path, message, (), drop=False)
 

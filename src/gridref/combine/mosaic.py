@@ -35,7 +35,7 @@ from gridref.combine.report import Combination, Drift, grouped, in_groups
 from gridref.combine.rules.dimensions import contradicting_files, repeated_along, stacked_attributes
 from gridref.combine.rules.packing import note_damaged
 from gridref.combine.values import Values
-from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
+from gridref.errors import InvalidRequestError, Message, Option, Place, Problem, some_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import authority_code, direction, geotransform, wkt_of
 from gridref.model.scan_report import LEFT_OUT, ScanReport
@@ -153,9 +153,7 @@ def read_raster(
             if any({x, y} <= {*array.dims} for array in part.arrays.values())
         ]
         if inside:
-            message += (
-                f", its groups have ({', '.join(inside[:3])}): give the files of their images"
-            )
+            message += f", its groups have ({some_of(inside)}): give the files of their images"
         return Problem("not-georeferenced", message)
     return _of_labels(group, name, (x, y), values, crs)
 

@@ -10,7 +10,7 @@ from gridref.api.catalog import Verification
 from gridref.catalog import CatalogGroup
 from gridref.combine import Combination
 from gridref.combine.report import DriftReport
-from gridref.errors import number_of
+from gridref.errors import number_of, some_of
 from gridref.faces.picture import ChunkMap, grid_in_words, shortened, sizes_in_words
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
@@ -95,7 +95,7 @@ def _about_catalog(group: CatalogGroup) -> list[tuple[str, ...]]:
 
 def _combination(combination: Combination) -> str:
     problems = [
-        (problem.cause, problem.variable or "/", problem.message, ", ".join(problem.sources[:3]))
+        (problem.cause, problem.variable or "/", problem.message, some_of(problem.sources))
         for problem in combination.problems
     ]
     parts = [

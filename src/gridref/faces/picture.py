@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.catalog.folder import publish_file, write_errors_told
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, some_of
 from gridref.extras import missing_package
 from gridref.io import absolute_url
 from gridref.model.array import VirtualArray
@@ -52,14 +52,11 @@ def grid_in_words(array: VirtualArray) -> tuple[str, str, str]:
         for encoding in array.encodings
     }
     named = {text or "none" for text in codecs}
-    return ", ".join(blocks) or str(array.n_blocks), _several(shapes), _several(named)
-
-
-def _several(values: Collection[str], limit: int = 3) -> str:
-    """The first few of some values in their order, and how many there are more."""
-    ordered = sorted(values)
-    more = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
-    return (", ".join(ordered[:limit]) or "none") + more
+    return (
+        ", ".join(blocks) or str(array.n_blocks),
+        some_of(sorted(shapes)) or "none",
+        some_of(sorted(named)) or "none",
+    )
 
 
 def human_bytes(n_bytes: float) -> str:

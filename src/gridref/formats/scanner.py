@@ -29,6 +29,7 @@ from gridref.errors import (
     ScanError,
     SourceFormatError,
     UnsupportedFeatureError,
+    some_of,
 )
 from gridref.formats.location import Location
 from gridref.io import Allow, DataNames
@@ -160,10 +161,9 @@ class Findings:
         first = min(self._refused, key=lambda error: isinstance(error, UnsupportedFeatureError))
         others = [error for error in self._refused if error is not first]
         if others:
-            named = ", ".join(str(error.place.variable) for error in others[:_MOST_NAMES])
-            more = " and more" if len(others) > _MOST_NAMES else ""
+            named = some_of(others, _MOST_NAMES, lambda error: str(error.place.variable))
             objects = "object is" if len(others) == 1 else "objects are"
-            first.reason += f"; {len(others)} other {objects} refused too: {named}{more}"
+            first.reason += f"; {len(others)} other {objects} refused too: {named}"
         first.reason += Message(
             "; ", Option("on_unsupported", "skip"), " leaves out what is refused"
         )

@@ -57,7 +57,14 @@ from gridref.combine import Combination, CombineOptions, DriftReport, in_groups
 from gridref.combine.options import Read
 from gridref.combine.report import Drift
 from gridref.combine.values import with_labels_at_hand
-from gridref.errors import InvalidRequestError, Message, Option, Problem, UnclearLayoutError
+from gridref.errors import (
+    InvalidRequestError,
+    Message,
+    Option,
+    Problem,
+    UnclearLayoutError,
+    some_of,
+)
 from gridref.formats import kept_elements
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import given_options, updated
@@ -559,8 +566,8 @@ def _resolved(candidate: Candidate, done: Combination, search: _Search) -> Tried
         if added.keys() & candidate.how.asked.keys():
             continue
         names = list(dict.fromkeys(str(problem.variable) for problem in done.problems))
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        reason = f"{candidate.reason}; {names[0]}{more} differ{'' if more else 's'} between files"
+        differ = "differ" if names[1:] else "differs"
+        reason = f"{candidate.reason}; {some_of(names, 1)} {differ} between files"
         order = candidate.order or (search.facts.by_labels if "layout" in added else ())
         other = Candidate(replace(candidate.how, **added), reason, order, is_resolved=True)
         resolved = _laid_out(other, search)

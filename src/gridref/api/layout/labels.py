@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import InvalidRequestError, Place, some_of
 
 Label = int | float | str
 
@@ -182,12 +182,11 @@ class LabelPattern:
         matches = [self.expression.search(text) for text in texts]
         unlike = [number for number, match in enumerate(matches) if match is None]
         if unlike:
-            shown = ", ".join(origins[n] for n in unlike[:_SHOWN_FILES])
+            shown = some_of(unlike, _SHOWN_FILES, origins.__getitem__)
             told = f"{shown} does not match {self.text!r}"
             if len(unlike) > 1:
-                more = ", ..." if len(unlike) > _SHOWN_FILES else ""
                 n_unlike = f"{len(unlike)} of {len(texts)}"
-                told = f"{n_unlike} do not match {self.text!r}: {shown}{more}"
+                told = f"{n_unlike} do not match {self.text!r}: {shown}"
             raise InvalidRequestError(told, Place(source=urls[unlike[0]]))
         held = [self._held(match) for match in matches if match is not None]
         words = {

@@ -25,6 +25,7 @@ from gridref.errors import (
     Option,
     Place,
     SourceChangedError,
+    some_of,
 )
 from gridref.formats.registry import data_names
 from gridref.io import absolute_url, beside, options_for
@@ -378,13 +379,12 @@ def _addresses(value: Any, name: str, asset: Sequence[str]) -> dict[str, str]:
     missing = [key for key in chosen if key not in assets]
     if missing or not chosen:
         what = f"without the asset {missing[0]!r}" if missing else "of several assets: say which"
-        more = f" and {len(assets) - _SHOWN} more" if len(assets) > _SHOWN else ""
         raise InvalidRequestError(
             Message(
                 Option("inventory", name),
                 f" has items {what}, ",
                 Option("asset"),
-                f"; there are {', '.join([*assets][:_SHOWN])}{more}",
+                f"; there are {some_of([*assets], _SHOWN)}",
             )
         )
     return {key: _address(assets[key], name) for key in chosen}

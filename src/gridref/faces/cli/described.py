@@ -20,7 +20,13 @@ from rich.tree import Tree
 
 from gridref.api.overlays import OverlayInfo, OverviewInfo, overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
-from gridref.errors import NotRepresentableError, number_of, problems_counted, problems_in_short
+from gridref.errors import (
+    NotRepresentableError,
+    number_of,
+    problems_counted,
+    problems_in_short,
+    some_of,
+)
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.options import spelled
 from gridref.faces.picture import (
@@ -185,12 +191,6 @@ class _Map:
         return self.held.shape, self.held.tobytes(), self.rows, self.across
 
 
-def shortened(names: Sequence[str], n_shown: int) -> str:
-    """Some names, and how many more there are."""
-    more = f" and {len(names) - n_shown} more" if len(names) > n_shown else ""
-    return ", ".join(names[:n_shown]) + more
-
-
 def layout_table(group: VirtualGroup) -> Table | None:
     """Draw which blocks files hold; None if every variable is one block.
 
@@ -208,7 +208,7 @@ def layout_table(group: VirtualGroup) -> Table | None:
     table = _table("variables", "")
     table.add_column(f"parts: {_ALL} all, {_SOME} some, {_NONE} nothing", no_wrap=True)
     for key, drawn in [*maps.items()][:_MOST_MAPS]:
-        named = shortened(names[key], _MOST_NAMED)
+        named = some_of(names[key], _MOST_NAMED)
         table.add_row(named, "", Text(drawn.across, style="dim"))
         for number, row in enumerate(drawn.rows[:_MOST_ROWS]):
             table.add_row("", row, _marks(drawn.held[number]))
@@ -471,7 +471,7 @@ def _kinds_of_drift(combination: Combination) -> Table:
         case = drifts[0].cases[-1]
         told = f"{case.where(len(combination.report.files))}: {case.value}"
         shown = told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
-        table.add_row(cause, shortened([*names], _MOST_NAMES), shown, resolution)
+        table.add_row(cause, some_of([*names], _MOST_NAMES), shown, resolution)
     return table
 
 

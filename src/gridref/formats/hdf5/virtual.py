@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError, some_of
 from gridref.formats.hdf5.bytes import CHECKSUM_BYTES, FieldCursor, lookup3
 from gridref.formats.hdf5.files import Location, Nowhere, OpenFile, find_object, virtual_file
 from gridref.formats.hdf5.headers import (
@@ -519,7 +519,7 @@ def virtual_blocks(
         tile = _tile(array, mapping, shape)
         if tile is not None:
             tiles.append(tile)
-    note = f"sources that do not exist read as fill value: {', '.join(absent[:5])}"
+    note = f"sources that do not exist read as fill value: {some_of(absent, 5)}"
     return _assemble(shape, dtype, fill_value, tiles), note if absent else ""
 
 
