@@ -312,6 +312,22 @@ def run_export(catalog: Path, output: Path, *arguments: str) -> subprocess.Compl
     return run_command("export", catalog, output, *arguments)
 
 
+@pytest.mark.parametrize("output", ["refs.json", "cube.icechunk"])
+def test_arrays_written_by_value_are_reported(path: Path, tmp_path: Path, output: str) -> None:
+    cube = gridref.build(path, tmp_path / "cube.gridref")
+    found: dict[str, str] = {}
+    cube.export(tmp_path / f"again_{output}", announce=found.update)
+    assert found["masked"] == "single chunks have filters switched off"
+    assert ("holes" in found) == (output == "refs.json")  # whose absent chunks read as zero
+    assert "zlib" not in found
+    told = run_export(tmp_path / "cube.gridref", tmp_path / output)
+    assert told.returncode == 0, told.stderr
+    line = (
+        r"^written by value, not as references: .*masked.*\(single chunks have filters switched off"
+    )
+    assert re.search(line, told.stdout, re.MULTILINE)
+
+
 def test_uneven_chunks_without_zarrs_setting_are_an_error_that_names_it(tmp_path: Path) -> None:
     groups = []
     for number, extent in enumerate((31, 28, 31)):

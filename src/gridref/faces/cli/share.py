@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from gridref.errors import number_of
+from gridref.errors import by_reason, number_of
 from gridref.faces.cli.console import echo, shown_progress
 from gridref.faces.cli.options import (
     COPY_OPTIONS,
@@ -25,6 +25,7 @@ from gridref.faces.cli.options import (
     overlay_of,
     parse_options,
     prefixes_of,
+    spelled,
     takes,
 )
 
@@ -163,6 +164,7 @@ def export_command(
         gridref export cube.gridref cube.gridref --to forecast --run latest --name latest
     """
     from gridref.api.catalog import export_kind, open_catalog
+    from gridref.faces.cli.described import shortened  # much of rich
 
     if output is None and to != "stac":
         raise typer.BadParameter("no output given: name OUTPUT (only --to stac works without)")
@@ -176,12 +178,18 @@ def export_command(
         snapshot=snapshot,
         overlay=overlay_of(overlay),
     )
+    kind = export_kind(output, to)
+    by_value: dict[str, str] = {}
+    if kind in ("kerchunk", "icechunk"):
+        options["announce"] = by_value.update
     written = opened.export(output, to=cast("ExportKind", to), **options)
     if output is None:
         echo(json.dumps(written, indent=2))
         return
-    kind = export_kind(output, to)
     echo(_WRITTEN[kind](output, written))
+    for alike in by_reason(by_value.items(), lambda item: item[1]):
+        names = shortened([path for path, _ in alike], 4)
+        echo(f"written by value, not as references: {names} ({spelled(alike[0][1])})")
     if kind in ("kerchunk", "icechunk", "cf") and opened.info.n_checksums:
         echo(
             f"checksums of {number_of(opened.info.n_checksums, 'chunk')} are left out:"

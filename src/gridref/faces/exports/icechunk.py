@@ -44,6 +44,7 @@ from gridref.errors import (
 from gridref.extras import missing_package
 from gridref.faces.exports.references import (
     INLINE_LIMIT_BYTES,
+    Announce,
     Coords,
     Export,
     Materialize,
@@ -163,6 +164,7 @@ def to_icechunk(
     branch: str = "main",
     message: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    announce: Announce | None = None,
 ) -> str | None:
     """Write a group into an Icechunk repository, its chunks as virtual references.
 
@@ -193,6 +195,8 @@ def to_icechunk(
     storage_options
         Options of fsspec's filesystems of catalog, files and repository, or of several by protocol.
         Credentials are not kept in the repository.
+    announce
+        Called with the arrays that are written by value: each path with the reason.
 
     Returns
     -------
@@ -225,6 +229,8 @@ def to_icechunk(
     export = Export.of(as_zarr(catalog), _TARGET, reader, inline_limit, materialize)
     if materialize is not True:
         export.refuse()
+    if announce is not None:
+        announce(export.reasons)
 
     folders = common_folders([source.url for source in export.sources])
     prefixes = [location_of(f"{folder.rstrip('/')}/") for folder in folders]

@@ -27,6 +27,7 @@ from gridref.faces.exports import zarr2
 from gridref.faces.exports.references import (
     IN_ARCHIVE,
     INLINE_LIMIT_BYTES,
+    Announce,
     Coords,
     Export,
     Target,
@@ -150,6 +151,7 @@ def to_kerchunk(
     templates: bool = False,
     on_unsupported: OnUnsupported = "raise",
     storage_options: Mapping[str, Any] | None = None,
+    announce: Announce | None = None,
 ) -> dict[str, Any]:
     """Write a group as kerchunk references.
 
@@ -177,6 +179,9 @@ def to_kerchunk(
         ``"skip"``: leave them out; a warning names each.
     storage_options
         Options of fsspec's filesystems of `path` and the files, or of several by protocol.
+    announce
+        Called with the arrays that are written by value, as a whole or in part: each path with the
+        reason.
 
     Returns
     -------
@@ -197,23 +202,37 @@ def to_kerchunk(
     reader = reader or reader_for(storage_options)
     export = Export.of(as_zarr(group), _TARGETS[zarr_format], reader, inline_limit)
     refs: dict[str, Reference] = {}
-    refused = export.refused
+    refused, by_value = export.refused, {**export.reasons, **_archived(export)}
     for name in [name for name in export.views if name not in refused]:
         try:
             chunks = _chunks(export, name, inline_limit, inline_threshold)
-            refs |= _array_keys(export, name, chunks, zarr_format)
+            keys, why_absent_are_put = _array_keys(export, name, chunks, zarr_format)
+            refs |= keys
+            if why_absent_are_put:
+                by_value[name] = why_absent_are_put
         except NotRepresentableError as error:
             refused[name] = error.reason
     if on_unsupported == "raise":
         export.refuse(refused)
     for name, reason in sorted(refused.items()):
         warnings.warn(f"{name} is left out of the references: {reason}", stacklevel=2)
+    if announce is not None:
+        announce({name: reason for name, reason in by_value.items() if name not in refused})
     document = {"version": 1, "refs": _group_keys(export, refused, zarr_format) | refs}
     if templates:
         document = with_templates(document)
     if path is not None:
         write_references(document, os.fspath(path), storage_options)
     return document
+
+
+def _archived(export: Export) -> dict[str, str]:
+    """The arrays whose files are in archives: their chunks are copied."""
+    return {
+        name: IN_ARCHIVE
+        for name, boxes in export.boxes.items()
+        if not all(is_nameable(source) for box in boxes for source in box.references.sources)
+    }
 
 
 def _chunks(
@@ -257,8 +276,8 @@ def _chunks(
 
 def _array_keys(
     export: Export, name: str, chunks: Mapping[Coords, Reference], zarr_format: Version
-) -> dict[str, Reference]:
-    """The keys of an array, with the name of the array before them.
+) -> tuple[dict[str, Reference], str]:
+    """The keys of an array, with its name before them, and why absent chunks are among them.
 
     Raises
     ------
@@ -267,22 +286,24 @@ def _array_keys(
     """
     metadata = export.views[name].metadata
     keys: dict[str, Reference]
+    reason = ""
     if zarr_format == 3:
         keys = {"zarr.json": _text(metadata.to_json())}
         keys |= {metadata.chunk_key(at): held for at, held in chunks.items()}
     else:
         try:
             keys = {**zarr2.array_documents(metadata, len(chunks) == metadata.grid.n_chunks)}
-        except NotRepresentableError:
+        except NotRepresentableError as error:
             # Where its fill value cannot say how absent chunks of a small array read, they are put.
             absent = zarr2.absent_chunk(metadata) if name in export.decodable else None
             if absent is None:
                 raise
+            reason = error.reason
             keys = {**zarr2.array_documents(metadata, is_complete=True)}
             every = dict.fromkeys(np.ndindex(*metadata.grid.grid_shape), as_text(absent))
             chunks = {**every, **chunks}
         keys |= {zarr2.chunk_key(at): held for at, held in chunks.items()}
-    return {f"{name}/{key}": held for key, held in keys.items()}
+    return {f"{name}/{key}": held for key, held in keys.items()}, reason
 
 
 def _group_keys(

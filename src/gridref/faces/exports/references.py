@@ -44,6 +44,9 @@ _CHUNKS_AT_A_TIME = 32
 
 type Coords = tuple[int, ...]
 
+type Announce = Callable[[Mapping[str, str]], None]
+"""Is called with the paths of the arrays that are written by value, each with the reason."""
+
 type Materialize = bool | Iterable[str]
 """True writes every array by value that cannot be referenced. Paths name arrays that are written so
 in any case."""
