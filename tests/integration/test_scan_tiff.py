@@ -671,7 +671,11 @@ def test_old_style_jpeg_whose_only_strip_is_a_stream(tmp_path: Path, whole: bool
             scan(path)
 
 
-def test_sparse_tiles_read_as_nodata(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "nodata"),
+    [("int16", -7), ("int16", 32767), ("int8", 127), ("float32", -3.4028234663852886e38)],
+)
+def test_sparse_tiles_read_as_nodata(tmp_path: Path, dtype: str, nodata: float) -> None:
     path = tmp_path / "sparse.tif"
     with rasterio.open(
         path,
@@ -680,8 +684,8 @@ def test_sparse_tiles_read_as_nodata(tmp_path: Path) -> None:
         width=64,
         height=64,
         count=1,
-        dtype="int16",
-        nodata=-7,
+        dtype=dtype,
+        nodata=nodata,
         crs="EPSG:32632",
         transform=rasterio.Affine(1, 0, 0, 0, -1, 0),
         tiled=True,
@@ -690,11 +694,39 @@ def test_sparse_tiles_read_as_nodata(tmp_path: Path) -> None:
         sparse_ok=True,
     ) as file:
         window = rasterio.windows.Window(16, 16, 16, 16)
-        file.write(np.full((1, 16, 16), 3, np.int16), window=window)
-    array = scan(str(path)).arrays["band_data"]
+        file.write(np.full((1, 16, 16), 3, dtype), window=window)
+    group = scan(str(path))
+    array = group.arrays["band_data"]
     with rasterio.open(path) as file:
         np.testing.assert_array_equal(read_slowly(array), file.read())
     assert int((array.manifests[0].take(np.arange(16)).state == 0).sum()) == 15
+    assert verify(group, all=True).ok
+
+
+@pytest.mark.parametrize("interleave", ["pixel", "band"])
+@pytest.mark.parametrize("bands", ["floats", "one mask", "grey and alpha"])
+def test_masks_of_lerc_read_as_in_gdal(tmp_path: Path, bands: str, interleave: str) -> None:
+    values = np.random.default_rng(0).normal(size=(3, 20, 30)).astype("f4")
+    values[0, 5:9, 4:8] = np.nan
+    values[1, 2:9, 3:8] = np.nan
+    settings = {"interleave": interleave, "compress": "LERC_ZSTD"}
+    if bands == "one mask":
+        values[:] = values[1]
+    elif bands == "grey and alpha":
+        alpha = np.where(np.isnan(values[0]), 0, 255)
+        values = np.stack([np.full_like(alpha, 7), alpha]).astype("u1")
+        settings["alpha"] = "yes"
+    path = tmp_path / "masked.tif"
+    n_bands, height, width = values.shape
+    profile = {"count": n_bands, "height": height, "width": width, "dtype": values.dtype.name}
+    with rasterio.open(path, "w", driver="GTiff", **profile, **settings) as file:
+        file.write(values)
+    with rasterio.open(path) as file:
+        expected = file.read()
+    found = read_slowly(scan(str(path)).arrays["image"])
+    np.testing.assert_array_equal(
+        found if interleave == "band" else found.transpose(2, 0, 1), expected
+    )
 
 
 def test_large_uncompressed_images_are_cut(tmp_path: Path) -> None:

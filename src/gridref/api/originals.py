@@ -45,6 +45,7 @@ from gridref.formats.grib.original import Eccodes
 from gridref.formats.jpeg2000 import RasterioFile
 from gridref.formats.metadata import json_object
 from gridref.formats.n5 import is_dataset
+from gridref.formats.tiff.images import fill_of
 from gridref.formats.wkw import Header
 from gridref.io import ScanFile, is_absent, is_local, open_for_scan
 from gridref.model.array import VirtualArray
@@ -581,6 +582,9 @@ def _lined_up(region: Region, stored_shape: Shape, shape: Shape) -> Region:
     return tuple(slice(0, 1) if extent == 1 else next(rest) for extent in shape)
 
 
+_LERC = 34887
+
+
 class _TIFFOriginal(Original):
     def __init__(self, file: Any) -> None:
         import tifffile
@@ -624,7 +628,12 @@ class _TIFFOriginal(Original):
         series, level = map(int, name.split("/"))
         with _refusing("tifffile cannot read it"):
             image = self.file.series[series]
-            if image.levels[level].keyframe.jpegheader is not None:
+            page = image.levels[level].keyframe
+            if page.compression == _LERC and page.dtype.kind == "f":
+                raise ValueError("it leaves out the masks of LERC")
+            # It knows no nodata value at the end of the range of its dtype.
+            page.nodata = fill_of(page.tags.valueof("GDAL_NODATA"), page.dtype)
+            if page.jpegheader is not None:
                 # Decoded as one stream, chroma would be smoothed over the edges of its tiles.
                 import zarr
 

@@ -379,6 +379,33 @@ def _decode_webp(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]
     return decoded
 
 
+def _decode_lerc(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]:
+    """Decode as libtiff does: floats outside the mask of valid pixels are NaN.
+
+    Bands with masks of their own are planes, one after the other. An alpha channel of bytes may be
+    the mask alone.
+    """
+    pixels, (n_samples,) = out.shape[:2], out.shape[2:] or (1,)
+    colours = (*pixels, n_samples - 1)[: 2 + (n_samples > 2)]
+    shapes = [colours, (n_samples, *pixels), out.shape]
+    while True:
+        shape = shapes.pop()
+        try:
+            held = np.empty(shape, out.dtype)
+            image, valid = imagecodecs.lerc_decode(data, masks=True, out=held)
+            break
+        except ValueError:  # it has another shape, which is compared before it is decoded
+            if not shapes:
+                raise
+    valid = np.ones(pixels, bool) if valid is None else valid
+    if image.size < out.size:
+        alpha = valid.astype(out.dtype) * np.iinfo(out.dtype).max
+        return np.dstack([image, alpha])
+    if out.dtype.kind == "f":
+        image[~valid if shape == out.shape else (..., ~valid)] = np.nan
+    return image if image.shape == out.shape else np.moveaxis(image, 0, -1)
+
+
 def _plain(decode: Callable[..., NDArray[Any]]) -> _ImageDecoder:
     return lambda data, config, out: decode(data, out=out)
 
@@ -508,7 +535,7 @@ CODECS: dict[str, AnyCodec] = {
     "gridref.tiff_jpegxr": _image_codec(_decode_jpegxr),
     "gridref.tiff_png": _image_codec(_plain(imagecodecs.png_decode)),
     "gridref.tiff_webp": _image_codec(_decode_webp),
-    "gridref.tiff_lerc": _image_codec(_plain(imagecodecs.lerc_decode)),
+    "gridref.tiff_lerc": _image_codec(_decode_lerc),
     "gridref.tiff_ccitt": BytesCodec(
         partial(_image_decoder, _decode_ccitt),
         required=("scheme", "width", "samples"),

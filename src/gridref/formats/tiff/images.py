@@ -369,6 +369,14 @@ def nodata_of(text: str | None, dtype: np.dtype[Any]) -> Any:
         return None
 
 
+def fill_of(text: Any, dtype: np.dtype[Any] | None) -> Any:
+    """What tiles read as that the file does not hold: the GDAL_NODATA tag, else 0, as in GDAL."""
+    if not isinstance(text, str) or dtype is None:
+        return 0
+    nodata = nodata_of(text, np.dtype("u1") if dtype.kind == "b" else dtype)
+    return 0 if nodata is None else nodata
+
+
 def _integer(text: str) -> int | None:
     """An integer, also written as ``255.0``; large ones exactly."""
     text = text.strip()

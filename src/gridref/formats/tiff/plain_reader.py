@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import tifffile
@@ -25,7 +24,14 @@ from gridref.formats.tiff.directory import (
     Window,
     read_directories,
 )
-from gridref.formats.tiff.images import MAX_SAMPLES, Image, Level, Page, TiffStructure
+from gridref.formats.tiff.images import (
+    MAX_SAMPLES,
+    Image,
+    Level,
+    Page,
+    TiffStructure,
+    fill_of,
+)
 from gridref.io import ScanFile
 from gridref.model.grid import chunk_counts
 
@@ -145,7 +151,7 @@ def _page(directory: Directory, number: int) -> Page:
         subsampled=subsampled,
         t4_options=0,
         jpeg_tables=None if tables is None else tables.tobytes(),
-        nodata=_fill(directory, dtype),
+        nodata=fill_of(directory.text(Tag.GDAL_NODATA), dtype),
         subfile_type=directory.integer(Tag.NEW_SUBFILE_TYPE, 0),
         offsets=offsets,
         counts=counts,
@@ -244,18 +250,6 @@ def _follow_each_other(offsets: NDArray[np.int64], counts: NDArray[np.int64], n_
     if int(counts.sum()) != n_bytes or not counts.all() or not offsets.all():
         return False
     return bool((offsets[1:] == (offsets + counts)[:-1]).all())
-
-
-def _fill(directory: Directory, dtype: np.dtype[Any] | None) -> Any:
-    """The value of absent tiles: the nodata value if the elements can hold it, else 0."""
-    text = directory.text(Tag.GDAL_NODATA)
-    if text is None or dtype is None:
-        return 0
-    try:
-        value = type(dtype.type(0).item())(text.replace(",", "."))
-        return value if np.can_cast(np.min_scalar_type(value), dtype) else 0
-    except (ValueError, TypeError):
-        return 0
 
 
 def _images(pages: Sequence[Page], kind: str) -> tuple[Image, ...]:

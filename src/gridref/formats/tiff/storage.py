@@ -224,8 +224,8 @@ def _predictor(page: Page, x_axis: int) -> tuple[Codec, ...]:
     if page.compression == 1:
         raise UnsupportedFeatureError("readers disagree about a predictor without compression")
     kind, distance = _PREDICTORS[page.predictor]
-    if page.sample_format == 5 or (page.bits == 24 and page.sample_format == 3):
-        raise UnsupportedFeatureError("a predictor of complex integers or floats of 24 bits")
+    if page.sample_format in (5, 6) or (page.bits == 24 and page.sample_format == 3):
+        raise UnsupportedFeatureError("a predictor of complex numbers or floats of 24 bits")
     settings = {} if distance == 1 else {"distance": distance}
     return (Codec.of("gridref.tiff_predictor", predictor=kind, axis=x_axis, **settings),)
 
