@@ -515,8 +515,9 @@ class Reader:
             if decoded is not memory:
                 chunk.deliver(decoded, out)
             if chunk.key in claimed:
-                # Of what is not compressed, only this is kept.
-                shared = np.may_share_memory(decoded, np.frombuffer(data, np.uint8))
+                # Of what is not compressed, only this is kept; and `out` is the caller's.
+                owners = (np.frombuffer(data, np.uint8), out)
+                shared = any(np.may_share_memory(decoded, owner) for owner in owners)
                 self.cache.finish(chunk.key, decoded.copy() if shared else decoded)
                 claimed.discard(chunk.key)
 

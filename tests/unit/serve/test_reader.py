@@ -17,6 +17,8 @@ from gridref.codecs import decode_chunk
 from gridref.errors import ReadError, ShortReadError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualArray
+from gridref.model.indexing import isel
+from gridref.model.joining import concatenate
 from gridref.serve.plan import LEAST_BYTES
 from gridref.serve.reader import Reader, Scratch
 from gridref.serve.tasks import Chunk
@@ -102,6 +104,19 @@ def test_a_chunk_of_which_all_is_wanted_is_not_kept(
     assert np.array_equal(reader.read(array), values)
     assert len(reader.cache) == 0
     assert decodes.n == 4
+
+
+def test_what_is_kept_is_not_memory_of_a_result(tmp_path: Path, values: NDArray[Any]) -> None:
+    """One read takes chunks whole, and then parts of the same chunks."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=values, chunks=(2, 60, 60), compression="gzip")
+    array = gridref.scan(tmp_path / "a.h5")["v"]
+    reader = Reader(SourcePool(), cache_bytes=10**7)
+    result = reader.read(concatenate([array, isel(array, {0: slice(1, 4)})], 0))
+    assert np.array_equal(result, np.concatenate([values, values[1:]]))
+    result[...] = -1
+    assert len(reader.cache) == 1
+    assert np.array_equal(reader.read(array), values)
 
 
 def test_what_one_thread_cannot_load_another_one_tries(
