@@ -71,7 +71,16 @@ _SERVER_AND_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*|)$")
 
 
 def relative_url(url: str, folder: str) -> str:
-    """The address of a source as seen from a folder; unchanged if they have no root in common."""
+    """The address of a source as seen from a folder.
+
+    Unchanged if they have no root in common, or if the path would come back as another one: keys
+    of object stores may have empty parts (``a//b``).
+    """
+    relative = _as_seen_from(url, folder)
+    return relative if resolved_url(relative, folder) == url else url
+
+
+def _as_seen_from(url: str, folder: str) -> str:
     if is_local(url) and is_local(folder):
         try:
             return slashed(os.path.relpath(url, folder))

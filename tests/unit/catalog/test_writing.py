@@ -289,6 +289,7 @@ def test_extra_is_kept(tmp_path: Path) -> None:
         ("{}/c.gridref", "s3://bucket/a.nc", "s3://bucket/a.nc"),
         ("memory://rel/c", "memory://rel/d/a.nc", "../d/a.nc"),
         ("memory://rel/c", "memory://other/a.nc", "memory://other/a.nc"),
+        ("memory://rel/c", "memory://rel/d//a.nc", "memory://rel/d//a.nc"),
     ],
 )
 def test_relative_sources(tmp_path: Path, folder: str, source: str, stored: str) -> None:
