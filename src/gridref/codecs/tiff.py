@@ -387,23 +387,27 @@ def _decode_lerc(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]
     """
     pixels, (n_samples,) = out.shape[:2], out.shape[2:] or (1,)
     colours = (*pixels, n_samples - 1)[: 2 + (n_samples > 2)]
-    shapes = [colours, (n_samples, *pixels), out.shape]
-    while True:
-        shape = shapes.pop()
-        try:
-            held = np.empty(shape, out.dtype)
-            image, valid = imagecodecs.lerc_decode(data, masks=True, out=held)
-            break
-        except ValueError:  # it has another shape, which is compared before it is decoded
-            if not shapes:
-                raise
+    image, valid = _lerc_image(data, out.dtype, [out.shape, (n_samples, *pixels), colours])
     valid = np.ones(pixels, bool) if valid is None else valid
     if image.size < out.size:
         alpha = valid.astype(out.dtype) * np.iinfo(out.dtype).max
         return np.dstack([image, alpha])
     if out.dtype.kind == "f":
-        image[~valid if shape == out.shape else (..., ~valid)] = np.nan
+        image[~valid if image.shape == out.shape else (..., ~valid)] = np.nan
     return image if image.shape == out.shape else np.moveaxis(image, 0, -1)
+
+
+def _lerc_image(
+    data: bytes, dtype: np.dtype[Any], shapes: list[tuple[int, ...]]
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """The image, in the first of these shapes that it has, and its mask."""
+    shape, *others = shapes
+    try:
+        return imagecodecs.lerc_decode(data, masks=True, out=np.empty(shape, dtype))
+    except ValueError:  # it has another shape, which is compared before it is decoded
+        if not others:
+            raise
+        return _lerc_image(data, dtype, others)
 
 
 def _plain(decode: Callable[..., NDArray[Any]]) -> _ImageDecoder:
