@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import imagecodecs
 import numpy as np
+import pyproj
 import pytest
 import rasterio
 import rioxarray
@@ -889,6 +890,35 @@ def test_reference_systems(tmp_path: Path, crs: str, spelled_out: bool) -> None:
     found = opened(scan(str(path))).rio.crs
     with rasterio.open(path) as file:
         assert found.to_dict() == file.crs.to_dict() or found == file.crs
+
+
+@pytest.mark.parametrize(
+    ("crs", "flavor"),
+    [
+        ("+proj=geos +lon_0=0 +h=35785831 +ellps=WGS84", "STANDARD"),  # a method without a code
+        ("+proj=lcc +lat_1=33 +lat_2=45 +lat_0=39 +lon_0=-96 +R=6370000", "ESRI_PE"),
+        ("EPSG:2154", "ESRI_PE"),
+        ("+proj=longlat +ellps=clrk80ign +pm=paris", "STANDARD"),
+        ("+proj=eqc +lat_ts=30 +lat_0=10 +lon_0=10 +ellps=WGS84", "STANDARD"),
+    ],
+)
+def test_rare_reference_systems(tmp_path: Path, crs: str, flavor: str) -> None:
+    path = tmp_path / "crs.tif"
+    profile = {"driver": "GTiff", "width": 2, "height": 2, "count": 1, "dtype": "uint8"}
+    place = rasterio.Affine(10, 0, 100, 0, -10, 200)
+    with rasterio.open(
+        path, "w", crs=crs, transform=place, geotiff_keys_flavor=flavor, **profile
+    ) as file:
+        file.write(np.ones((1, 2, 2), np.uint8))
+    wanted = pyproj.CRS(crs)
+    found = pyproj.CRS(scan(str(path)).arrays["spatial_ref"].attrs["crs_wkt"])
+    assert found.is_geographic == wanted.is_geographic
+    greenwich = pyproj.CRS(f"+proj=longlat +R={wanted.ellipsoid.semi_major_metre}")
+    places = [
+        pyproj.Transformer.from_crs(each, greenwich, always_xy=True).transform(1e2, 2e1)
+        for each in (found, wanted)
+    ]
+    np.testing.assert_allclose(*places, rtol=0, atol=1e-7)
 
 
 PYRAMID_TIFFS = shared_files(

@@ -15,6 +15,7 @@ systems without an EPSG code.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -100,8 +101,11 @@ _MODEL_TYPE, _GEODETIC_CRS, _PROJECTED_CRS = 1024, 2048, 3072
 _GEO_CITATION, _DATUM, _SEMI_MAJOR, _SEMI_MINOR, _INVERSE_FLATTENING = 2049, 2050, 2057, 2058, 2059
 _PROJ_CITATION, _PROJECTION, _METHOD, _LINEAR_UNIT, _UNIT_SIZE = 3073, 3074, 3075, 3076, 3077
 _CITATION = 1026
+_ANGULAR_UNIT, _PRIME_MERIDIAN = 2054, 2061
 _USER_DEFINED = 32767
 _PROJECTED_MODEL = 1
+_ESRI = "ESRI PE String = "
+"""Begins a citation that is WKT: Esri's programs write it, and GDAL for methods without a code."""
 
 _LATITUDE = (3081, 3085, 3089)
 _LONGITUDE = (3080, 3084, 3088)
@@ -128,7 +132,7 @@ _METHODS: Mapping[int, tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]] = {
         (("latitude_of_origin", _LATITUDE), ("central_meridian", (3095, *_LONGITUDE)), *_SCALED),
     ),
     16: ("Oblique_Stereographic", _ORIGIN + _SCALED),
-    17: ("Equirectangular", (("standard_parallel_1", (3078,)), ("central_meridian", _LONGITUDE))),
+    17: ("Equirectangular", (*_ORIGIN, ("standard_parallel_1", (3078,)))),
     18: ("Cassini_Soldner", _ORIGIN),
     21: ("Orthographic", _ORIGIN),
     23: ("Robinson", (("longitude_of_center", _LONGITUDE),)),
@@ -140,6 +144,7 @@ _METHODS: Mapping[int, tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]] = {
 }
 """Code of ProjMethodGeoKey: name in WKT 1, and for each parameter the keys that may hold it."""
 
+_ANGLES = {9101: ("radian", 1.0), 9102: ("degree", math.pi / 180), 9105: ("grad", math.pi / 200)}
 _UNITS = {9001: ("metre", 1.0), 9002: ("foot", 0.3048), 9003: ("US survey foot", 1200 / 3937)}
 
 
@@ -166,7 +171,7 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> dict[str, Any] | None:
         if code is not None:
             crs = pyproj.CRS.from_epsg(code)
         else:
-            wkt = _user_defined(keys)
+            wkt = _esri(keys) or _user_defined(keys)
             if wkt is None:
                 return None
             crs = pyproj.CRS.from_wkt(wkt)
@@ -176,19 +181,26 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> dict[str, Any] | None:
 
 
 def _epsg_code(keys: Mapping[int, Any]) -> int | None:
-    projected = keys.get(_PROJECTED_CRS)
-    if keys.get(_MODEL_TYPE, _PROJECTED_MODEL) == _PROJECTED_MODEL and projected is not None:
+    projected, model = keys.get(_PROJECTED_CRS), keys.get(_MODEL_TYPE)
+    if model in (None, _PROJECTED_MODEL, _USER_DEFINED) and projected is not None:
         return projected if 1024 <= projected < _USER_DEFINED else None
-    if keys.get(_MODEL_TYPE) == _PROJECTED_MODEL:
+    if model == _PROJECTED_MODEL or "PROJCS" in (_esri(keys) or ""):
         return None
     geodetic = keys.get(_GEODETIC_CRS)
     return geodetic if geodetic is not None and 1024 <= geodetic < _USER_DEFINED else None
 
 
+def _esri(keys: Mapping[int, Any]) -> str | None:
+    """WKT 1 of a system in Esri's words."""
+    texts = (str(keys.get(key, "")) for key in (_PROJ_CITATION, _CITATION, _GEO_CITATION))
+    return next((text.removeprefix(_ESRI) for text in texts if text.startswith(_ESRI)), None)
+
+
 def _user_defined(keys: Mapping[int, Any]) -> str | None:
     """WKT 1 of a system that the keys spell out."""
     geographic = _geographic_wkt(keys)
-    if geographic is None or keys.get(_MODEL_TYPE) != _PROJECTED_MODEL:
+    is_projected = keys.get(_MODEL_TYPE) == _PROJECTED_MODEL or _METHOD in keys
+    if geographic is None or not is_projected:
         return geographic
     projection = _projection_wkt(keys)
     if projection is None:
@@ -259,7 +271,9 @@ def _geographic_wkt(keys: Mapping[int, Any]) -> str | None:
             return wkt
         numbers = f"{ellipsoid[0]!r},{ellipsoid[1]!r}"
         return re.sub(r'(SPHEROID\["[^"]*",)[^,\]]+,[^,\]]+', rf"\g<1>{numbers}", wkt)
-    if ellipsoid is None:
+    unit = _ANGLES.get(keys.get(_ANGULAR_UNIT, 9102))
+    meridian = keys.get(_PRIME_MERIDIAN, 0.0)
+    if ellipsoid is None or unit is None or not isinstance(meridian, float):
         return None
     names = dict(re.findall(r"([A-Za-z ]+?) *= *([^|]+)", keys.get(_GEO_CITATION) or ""))
     name = names.get("GCS Name") or keys.get(_GEO_CITATION) or "unknown"
@@ -267,8 +281,8 @@ def _geographic_wkt(keys: Mapping[int, Any]) -> str | None:
         f'GEOGCS["{_quoted(name)}",DATUM["{_quoted(names.get("Datum", "unknown"))}",'
         f'SPHEROID["{_quoted(names.get("Ellipsoid", "unknown"))}",'
         f"{ellipsoid[0]!r},{ellipsoid[1]!r}]],"
-        f'PRIMEM["{_quoted(names.get("Primem", "Greenwich"))}",0],'
-        'UNIT["degree",0.0174532925199433]]'
+        f'PRIMEM["{_quoted(names.get("Primem", "Greenwich"))}",{meridian!r}],'
+        f'UNIT["{unit[0]}",{unit[1]!r}]]'
     )
 
 
