@@ -161,3 +161,48 @@ def test_fields_of_durations_are_converted_when_asked_only() -> None:
 
     with pytest.raises(CombineError, match="convert_units"):
         concat([lasting("h"), lasting("min")], "time", read=read_slowly)
+
+
+NS = 1_700_000_000 * 10**9 + np.arange(5)
+NO_TIME = np.iinfo("i8").min
+
+
+@pytest.mark.parametrize("is_index", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "first", "second", "units"),
+    [
+        pytest.param("i4", ([0, 1], -999), ([3, -1], -1), ("days", "days"), id="same unit"),
+        pytest.param("i4", ([0, -1], -1), ([3, 23], -1), ("hours", "hours"), id="the fill value"),
+        pytest.param("f8", ([0, 1], -1), ([22, 23], -1), ("hours", "hours"), id="of floats"),
+        pytest.param("i8", (NS[:2], None), (NS[2:4], NO_TIME), ("nanoseconds",) * 2, id="64 bits"),
+        pytest.param("i8", (NS[:2], None), ([1, NO_TIME], NO_TIME), ("nanoseconds",) * 2, id="NaT"),
+    ],
+)
+def test_times_that_are_missing_otherwise(
+    tmp_path: Path, dtype: str, first: Any, second: Any, units: Any, is_index: bool
+) -> None:
+    """A fill value of one file is a time in another one, or becomes one in other units."""
+    dim, files, expected = "t" if is_index else "x", [], []
+    dates = ["2000-1-1", {"d": "2000-01-01", "h": "1999-12-31", "n": "2000-1-1"}[units[0][0]]]
+    for number, (values, fill) in enumerate((first, second)):
+        attrs = {"units": f"{units[number]} since {dates[number]}"}
+        attrs |= {} if fill is None else {"_FillValue": np.array(fill, dtype)[()]}
+        path = tmp_path / f"{number}.nc"
+        ds = xr.Dataset({"t": (dim, np.array(values, dtype), attrs), "v": (dim, [1.0, 2.0])})
+        ds.to_netcdf(path, encoding={"v": {"_FillValue": None}})
+        files.append(path)
+        expected.append(xr.open_dataset(path).t.values)
+    gridref.build(files, tmp_path / "c.gridref", dim, order="given")
+    cube = xr.open_dataset(tmp_path / "c.gridref", engine="gridref")
+    assert np.array_equal(cube.t.values, np.concatenate(expected), equal_nan=True)
+
+
+def test_times_that_some_files_lack(tmp_path: Path) -> None:
+    times = ("x", NS, {"units": "nanoseconds since 1970-01-01"})
+    xr.Dataset({"t": times}, {"x": range(5)}).to_netcdf(tmp_path / "a.nc")
+    xr.Dataset({"v": ("x", NS)}, {"x": range(5, 10)}).to_netcdf(tmp_path / "b.nc")
+    join = gridref.CombineOptions(join="outer")
+    gridref.build([*tmp_path.glob("*.nc")], tmp_path / "c.gridref", "x", combine=join)
+    found = xr.open_dataset(tmp_path / "c.gridref", engine="gridref").t.values
+    assert np.array_equal(found[:5], NS.astype("M8[ns]"))
+    assert np.isnat(found[5:]).all()

@@ -20,6 +20,7 @@ import numpy as np
 from gridref.combine.columns import Column, Kind, Notes, value_keys, value_text
 from gridref.errors import Message, NotRepresentableError, Option, UnsupportedFeatureError
 from gridref.model.array import VirtualArray, zero_of
+from gridref.model.conventions import is_time_like
 from gridref.model.encoding import Encoding, Unpacking
 from gridref.model.joining import recast
 from gridref.model.scan_report import LEFT_OUT, Fate
@@ -421,7 +422,8 @@ def fill_for_gaps(
     if covered:
         notes.drift("variable-missing", column.path, cases, "taken from the files that have it")
         return column, None
-    column, fill = _with_fill(column)
+    is_time = is_time_like(column.first.attrs)  # which floats may not hold
+    column, fill = with_padding(column) if is_time else _with_fill(column)
     notes.drift("variable-missing", column.path, cases, f"missing blocks read as {fill!r}")
     return column, fill
 

@@ -11,8 +11,9 @@ are in its units.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -181,8 +182,8 @@ def all_gregorian(parts: Sequence[TimePart], values: Values) -> bool:
     for part in parts:
         data, valid = _valid(part, values)
         if valid.any():
-            first = data[valid].min()
-            if int(first * 1.0) * part.base.unit_ns + part.base.epoch_ns < GREGORIAN_START_NS:
+            first = math.floor(data[valid].min())
+            if first * part.base.unit_ns + part.base.epoch_ns < GREGORIAN_START_NS:
                 return False
     return True
 
@@ -214,14 +215,25 @@ def sums_exactly(part: TimePart, target: TimeBase, values: Values) -> bool:
 
 
 def in_units(
-    part: TimePart, target: TimeBase, values: Values, *, has_fill: bool
+    part: TimePart, target: TimeBase, values: Values, fills: Collection[float] = ()
 ) -> NDArray[Any] | None:
-    """Values in the target's units, in the file's own kind of number; None if that would round."""
+    """Values in the target's units, in the file's own kind of number.
+
+    None if that would round, or if `fills`, which mean "no time" in the result, do not tell apart
+    what is a time.
+    """
     data, valid = _valid(part, values)
-    if not has_fill and data.dtype.kind != "f" and not valid.all():
+    if not fills and data.dtype.kind != "f" and not valid.all():
         return None
-    ratio, rest = divmod(part.base.unit_ns, target.unit_ns)
-    shift, shift_rest = divmod(part.base.epoch_ns - target.epoch_ns, target.unit_ns)
+    found = _moved(part.base, target, data, valid)
+    return None if found is None or np.isin(found[valid], [*fills]).any() else found
+
+
+def _moved(
+    base: TimeBase, target: TimeBase, data: NDArray[Any], valid: NDArray[np.bool_]
+) -> NDArray[Any] | None:
+    ratio, rest = divmod(base.unit_ns, target.unit_ns)
+    shift, shift_rest = divmod(base.epoch_ns - target.epoch_ns, target.unit_ns)
     if rest or (shift_rest and data.dtype.kind != "f"):
         return None
     if data.dtype.kind in "iu":
@@ -346,6 +358,8 @@ def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column
         return columns
     calendars = {base.calendar for base in bases.values()}
     cases = main.cases(lambda kind: _described(kind.array.attrs))
+    if len(cases) == 1:
+        cases = main.cases(lambda kind: str(Packing.of(kind.array)))
     if len(calendars) > 1 and not calendars <= {"standard", "proleptic_gregorian"}:
         advice = "the same date is another day in each: build a catalog for each calendar"
         notes.conflict("calendar-differs", main.path, "calendars", cases, advice)
@@ -357,7 +371,8 @@ def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column
         if file in bases
     ]
     target = bases[main.files[0]]
-    needed = [part for part in parts if len(calendars) > 1 or part.base != target]
+    times = _Times(columns, parts, target, cases, notes, values)
+    needed = [part for part in parts if len(calendars) > 1 or not times.is_same(part)]
     if not all(values.available(part.array) for part in needed):
         advice = "converting them needs their values, which cannot be read here"
         notes.conflict("time-units-differ", main.path, "units", cases, advice)
@@ -366,26 +381,30 @@ def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column
         advice = "dates before 1582-10-15 are not the same days in both"
         notes.conflict("calendar-differs", main.path, "calendars", cases, advice)
         return columns
-    return _Times(columns, parts, target, cases, notes, values).reencoded()
+    return times.reencoded()
 
 
 def _bases(column: Column, notes: Notes) -> dict[int, TimeBase] | None:
-    """The time base of every file; None where units agree anyway, or cannot be understood."""
-    texts = {_described(kind.array.attrs) for kind in column.kinds}
-    if len(texts) == 1:
+    """The time base of every file; None where numbers agree anyway, or cannot be understood."""
+    if len({(_described(kind.array.attrs), _wide_fills(kind.array)) for kind in column.kinds}) == 1:
         return None
     lasts = _lasts(column)
     bases: dict[int, TimeBase] = {}
     for kind in column.kinds:
         base = duration_base(kind.array.attrs) if lasts else TimeBase.of(kind.array.attrs)
         packing = Packing.of(kind.array)
-        if base is None or packing.scale is not None or packing.offset is not None:
+        if base is None or not packing.is_exact or packing.unsigned is not None:
             cases = column.cases(lambda kind: _described(kind.array.attrs))
             advice = f"{_described(kind.array.attrs)!r} cannot be brought on others exactly"
             notes.conflict("time-units-differ", column.path, "units", cases, advice)
             return None
         bases.update(dict.fromkeys(column.files_of(kind), base))
     return bases
+
+
+def _wide_fills(array: VirtualArray) -> Collection[float]:
+    """What means "no time" among integers that floats do not hold, so that NaN cannot."""
+    return Packing.of(array).fills if array.dtype.kind in "iu" and array.dtype.itemsize == 8 else ()
 
 
 def _described(attrs: Mapping[str, Any]) -> str:
@@ -419,7 +438,7 @@ class _Times:
 
     def reencoded(self) -> list[Column]:
         """The columns in the same units; unchanged, with a problem noted, where that cannot be."""
-        if all(map(self._is_same, self.parts)):
+        if all(map(self.is_same, self.parts)):
             self._note("they mean the same")
             return _with_units(self.columns, self.parts, {}, self.target.unit_ns, {})
         if any(part.array.nbytes > INLINE_LIMIT_BYTES for part in self.parts):
@@ -433,9 +452,16 @@ class _Times:
                 )
         return self._rewritten()
 
-    def _is_same(self, part: TimePart) -> bool:
+    @cached_property
+    def _fills(self) -> list[frozenset[float | int]]:
+        """What means "no time" in the first file, of each column."""
+        return [Packing.of(column.first).fills for column in self.columns]
+
+    def is_same(self, part: TimePart) -> bool:
+        """Whether numbers of a part mean what they would in the first file."""
         base, target = part.base, self.target
-        return base.epoch_ns == target.epoch_ns and base.unit_ns == target.unit_ns
+        own = base.epoch_ns, base.unit_ns, Packing.of(part.array).fills
+        return own == (target.epoch_ns, target.unit_ns, self._fills[part.column])
 
     def _note(self, resolution: str) -> None:
         self.notes.drift("time-units", self.columns[0].path, self.cases, resolution)
@@ -447,11 +473,10 @@ class _Times:
 
     def _rewritten(self) -> list[Column]:
         """New values in the first file's units, or in whole ticks of a finer one."""
-        has_fill = [bool(Packing.of(column.first).fills) for column in self.columns]
         converted = {
-            number: in_units(part, self.target, self.values, has_fill=has_fill[part.column])
+            number: in_units(part, self.target, self.values, self._fills[part.column])
             for number, part in enumerate(self.parts)
-            if not self._is_same(part)
+            if not self.is_same(part)
         }
         units = self.columns[0].first.attrs["units"]
         if all(result is not None for result in converted.values()):
