@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from gridref.errors import by_reason, number_of
+from gridref.errors import by_reason, number_of, some_of
 from gridref.faces.cli.console import echo, shown_progress
 from gridref.faces.cli.options import (
     COPY_OPTIONS,
@@ -164,7 +164,6 @@ def export_command(
         gridref export cube.gridref cube.gridref --to forecast --run latest --name latest
     """
     from gridref.api.catalog import export_kind, open_catalog
-    from gridref.faces.cli.described import shortened  # much of rich
 
     if output is None and to != "stac":
         raise typer.BadParameter("no output given: name OUTPUT (only --to stac works without)")
@@ -188,7 +187,7 @@ def export_command(
         return
     echo(_WRITTEN[kind](output, written))
     for alike in by_reason(by_value.items(), lambda item: item[1]):
-        names = shortened([path for path, _ in alike], 4)
+        names = some_of([path for path, _ in alike])
         echo(f"written by value, not as references: {names} ({spelled(alike[0][1])})")
     if kind in ("kerchunk", "icechunk", "cf") and opened.info.n_checksums:
         echo(
