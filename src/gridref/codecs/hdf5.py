@@ -613,6 +613,10 @@ def _float_problem(config: Config) -> str | None:
     return None if max(ends) <= n_bits else f"fields do not lie in {n_bits} bits"
 
 
+_NAN = np.uint64((1 << 63) - 1).view(np.float64)
+"""What HDF5 makes of each NaN that it converts: all bits of the mantissa are ones."""
+
+
 def _float_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     exponent_bits, mantissa_bits = config["exponent_bits"], config["mantissa_bits"]
     bias = config["exponent_bias"]
@@ -638,7 +642,7 @@ def _float_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
             infinite = mantissa == 0
         with np.errstate(all="ignore"):
             values = np.ldexp(mantissa.astype(np.float64), power)
-            values[special] = np.where(infinite[special], np.inf, np.nan)
+            values[special] = np.where(infinite[special], np.inf, _NAN)
             signed: NDArray[Any] = np.copysign(values, np.where(sign, -1.0, 1.0))
             return signed.astype(spec.dtype)
 

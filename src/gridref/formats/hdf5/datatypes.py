@@ -400,8 +400,10 @@ def _float(datatype: Datatype) -> ElementType:
 
 
 def _unusual_float(datatype: Datatype, fields: tuple[int, ...]) -> ElementType:
-    _, precision, exponent, exponent_bits, mantissa, mantissa_bits, bias = fields
+    offset, precision, exponent, exponent_bits, mantissa, mantissa_bits, bias = fields
     size = datatype.size
+    if offset + precision > 8 * size:
+        raise SourceFormatError(f"the datatype has floats of {precision} bits in {size} bytes")
     reason = f"floats of {size} bytes with {precision} bits, not as in IEEE 754"
     itemsize = _size_of_float(size, exponent_bits, bias, mantissa_bits)
     if itemsize is None:

@@ -146,6 +146,7 @@ def test_floats_of_any_layout_equal_h5py(
         dataset.write(h5s.ALL, h5s.ALL, np.frombuffer(raw, f"V{size}"), datatype)
         expected = file["x"][()].astype(element.dtype)
     np.testing.assert_array_equal(found, expected)
+    assert found.tobytes() == expected.tobytes()
 
 
 @given(message=st.binary(min_size=1, max_size=80))
@@ -174,6 +175,7 @@ def test_damaged_messages_are_a_datatype_or_refused(data: st.DataObject) -> None
         (b"\x10\x08\0\0\4\0\0", "is cut off"),
         (b"\x10\x08\0\0\0\0\0\0\0\0\x20\0", "no size"),
         (b"\x10\x08\0\0\4\0\0\0\x08\0\x20\0", "bits 8 to 40"),
+        (b"\x11\x20\x1f\0\4\0\0\0\0\0\x20\1\x17\x08\0\x17\x7f\0\0\0", "288 bits in 4 bytes"),
         (b"\x16\x00\0\0\4\0\0\0", "without members"),
         (b"\x13\x05\0\0\4\0\0\0", "padding 5"),
         (b"\x19\0\0\0\x10\0\0\0" * 40, "nested more than"),
