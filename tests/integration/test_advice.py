@@ -166,6 +166,12 @@ OTHER_UNITS = written(
 )
 
 
+SOME_LACK_THE_DIMENSION = written(
+    dataset([0, 1]).rename(lat="y"),
+    *(xr.Dataset({"m": ("x", [n, n + 1.0])}, {"x": [0.0, 1]}) for n in (10.0, 20)),
+)
+
+
 def boxes(*places: tuple[float, float]) -> Archive:
     """Files of one time and one member each, which hold a static variable."""
     return written(
@@ -340,6 +346,14 @@ CASES = [
         ("combine/level.py", "errors.md values-differ"),
         OTHER_VALUES,
         {"compat": "override"},
+        shows="first",
+        loses="loses the others",
+    ),
+    Case(
+        ("combine/placement.py",),
+        SOME_LACK_THE_DIMENSION,
+        {"compat": "override"},
+        asked={"concat_dim": "time", "variables": "different"},
         shows="first",
         loses="loses the others",
     ),

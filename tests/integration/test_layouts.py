@@ -267,6 +267,49 @@ def test_members_that_begin_and_end_differently(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ds["t"].values, expected)
 
 
+COPIES = {"f2.nc": (2, 2), "f2 (1).nc": (2, 2), "f3.nc": (4, 2)}
+NUMBERED = {"f2.nc": (2, 2), "f3.nc": (4, 2), "f4.nc": (2, 2)}
+ENDS = {"f2.nc": (1, 3), "f3.nc": (3, 3)}
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        (COPIES, "f2 (1).nc and f2.nc have the same labels along time. If a file is a copy"),
+        (NUMBERED, "f2.nc and f4.nc have the same labels along time. If a file is a copy"),
+        (ENDS, "f1.nc and f2.nc have some of the same labels along time"),
+    ],
+)
+def test_files_that_repeat_labels_of_others_are_asked_for(
+    tmp_path: Path, later: dict[str, tuple[int, int]], said: str
+) -> None:
+    for name, part in {"f1.nc": (0, 2), **later}.items():
+        days(*part).to_netcdf(tmp_path / name)
+    with pytest.raises(UnclearLayoutError) as error:
+        built(tmp_path)
+    assert said in str(error.value)
+    numbered, *rest = error.value.choices
+    catalog = gridref.build(tmp_path / "*.nc", tmp_path / "numbered.gridref", **numbered)
+    assert catalog.arrays["t"].dims == ("part1", "time", "x")
+    assert [choice["combine"].overlap for choice in rest] == ["first", "last"]
+    for choice in rest:
+        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", overwrite=True, **choice)
+        with xr.open_dataset(tmp_path / "cube.gridref", decode_times=False) as ds:
+            xr.testing.assert_equal(ds.load(), days(0, 6))
+    xr.testing.assert_equal(built(tmp_path, overlap="last")[0], days(0, 6))
+
+
+def test_a_copy_under_a_name_of_another_form_is_a_problem(tmp_path: Path) -> None:
+    for name, first in (("f_01", 0), ("f_03", 2), ("f_03_copy", 2), ("f_05", 4)):
+        days(first).to_netcdf(tmp_path / f"{name}.nc")
+    with pytest.raises(CombineError, match="if one is a copy of another, leave it out") as error:
+        built(tmp_path)
+    (problem,) = error.value.problems
+    *_, copy = problem.sources
+    Path(copy).unlink()
+    xr.testing.assert_equal(built(tmp_path)[0], days(0, 6))
+
+
 def test_files_that_nothing_tells_apart(tmp_path: Path) -> None:
     for folder in ("x", "y/z"):
         (tmp_path / folder).mkdir(parents=True)
@@ -570,6 +613,8 @@ def test_yes_reaches_the_layouts_within_each_kind(tmp_path: Path) -> None:
     catalog = tmp_path / "cube.gridref"
     with pytest.raises(UnclearLayoutError, match=r"2 kinds: m \(3\), tos \(2\)") as caught:
         gridref.build(tmp_path / "*.nc", catalog)
+    with pytest.raises(CombineError, match="'time' because some of its files do not have it"):
+        gridref.build(tmp_path / "*.nc", catalog, "time", **by_name(variables="different"))
     done = gridref.build(tmp_path / "*.nc", catalog, layout="first")
     (told,) = [line for line in done.report.lines if line.startswith("the variables are in groups")]
     assert (

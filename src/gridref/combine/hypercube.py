@@ -259,7 +259,9 @@ class Hypercube(Placement):
         cells = Cells.of(spans, files, [own.extent for own in runs.values()])
         is_shown = len(runs) == len(self.growing)
         if cells.clashes and is_shown and not self._is_shared(column, runs, task.values):
-            clash = self._text(runs, spans[cells.clashes[0][0]].tolist())
+            pair = spans[[*cells.clashes[0]]]
+            shared = np.stack([pair[:, :, 0].max(axis=0), pair[:, :, 1].min(axis=0)], axis=1)
+            clash = self._text(runs, shared.tolist())
             concerned = sorted({int(files[box]) for pair in cells.clashes for box in pair})
             if not _settled(column, concerned, clash, task.notes):
                 return None

@@ -162,8 +162,8 @@ def order_labels(
         notes.drift("overlap", column.path, {"labels that repeat": concerned}, "all are kept")
         return None
     if rule == "raise":
-        same = all(np.array_equal(part, labels[0]) for part in labels)
-        _report_overlap(column, everything[repeated], concerned, same, notes)
+        held = {files[number]: labels[number] for number in np.unique(owner[repeated]).tolist()}
+        _report_overlap(column, everything[repeated], held, len(labels), notes)
         return None
     others = {file: n for file, n in lengths.items() if n and file not in set(files)}
     order = LabelOrder(labels, files, rule == "last", others)
@@ -270,11 +270,13 @@ def _behind(firsts: NDArray[Any], lasts: NDArray[Any], files: Sequence[int]) -> 
 def _report_overlap(
     column: Column,
     repeated: NDArray[Any],
-    concerned: Sequence[int],
-    all_same: bool,
+    held: Mapping[int, NDArray[Any]],
+    n_files: int,
     notes: Notes,
 ) -> None:
     labels = np.unique(repeated)
+    first, *others = held.values()
+    are_same = all(np.array_equal(first, other) for other in others)
     shown = ", ".join(label_text(label, column.first.attrs) for label in labels[:3])
     more = f", ... ({len(labels)} in all)" if len(labels) > 3 else ""
     message = Message(
@@ -286,14 +288,16 @@ def _report_overlap(
         Option("overlap", "last"),
         " keeps one of each and hides the others",
     )
-    if all_same:
+    if are_same and len(held) == n_files:
         message += Message(
             ". All these files have the same labels. If they differ in something else (such as "
             "time), ",
             Option("overlap", "keep"),
             " joins them in the given order, with repeated labels",
         )
-    notes.problem("overlap", column.path, message, concerned, drop=False)
+    elif are_same and others:
+        message += ". These files have the same labels: if one is a copy of another, leave it out"
+    notes.problem("overlap", column.path, message, [*held], drop=False)
 
 
 def fall(labels: Sequence[NDArray[Any]]) -> bool:

@@ -262,12 +262,21 @@ class Along(Placement):
     ) -> Column | None:
         """Repeat the arrays that lack the dimension along it; None if it has no one length."""
         (dim,) = dims
-        if all(dim not in kind.array.dims for kind in column.kinds) and not lengths[dim]:
-            message = Message(
-                f"its values differ, and it cannot be repeated along {dim!r} because groups "
-                "differ in length there; ",
+        have_lengths = lengths[dim].keys() >= set(column.files)
+        if all(dim not in kind.array.dims for kind in column.kinds) and not have_lengths:
+            why: tuple[Any, ...] = (
+                "groups differ in length there; ",
                 Option("layout", "ragged", "layout=Ragged()"),
                 " keeps one value for each file",
+            )
+            if lengths[dim]:
+                why = (
+                    "some of its files do not have it; ",
+                    Option("compat", "override"),
+                    " shows the first file's for all and loses the others",
+                )
+            message = Message(
+                f"its values differ, and it cannot be repeated along {dim!r} because ", *why
             )
             task.notes.problem("values-differ", column.path, message, column.files)
             return None

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gridref.api.layout.facts import (
+    NUMBER,
     Box,
     Facts,
     Source,
@@ -72,6 +73,9 @@ from gridref.options import given_options, updated
 _MOST_TOGETHER = 3
 """Labels that are tried together at most."""
 
+_MOST_MISSING = 1 / 3
+"""Of a cube whose labels are out of names that may only number the files."""
+
 _MOST_KINDS = 16
 """Files of more kinds are rather one kind that differs."""
 
@@ -90,6 +94,9 @@ class Candidate:
         Whether it is taken only if the user asks for it.
     is_resolved
         Whether a choice that loses nothing is part of it.
+    may_number
+        Whether parts of names without a meaning are its labels, and a file is the only one with its
+        label. They may only number files that repeat labels of others.
     """
 
     how: Combining
@@ -97,6 +104,7 @@ class Candidate:
     order: tuple[int, ...] = ()
     is_guess: bool = False
     is_resolved: bool = False
+    may_number: bool = False
 
     @property
     def text(self) -> Message:
@@ -325,7 +333,14 @@ def named(facts: Facts) -> list[Candidate]:
     return [Candidate(Combining(layout=layout), reason, is_guess=True)]
 
 
-LAST = (kinds, swaths, unlike, named)
+def repeating(facts: Facts) -> list[Candidate]:
+    """Files along what varies, though some have labels of others."""
+    dims = facts.varying
+    along = Combining(dims[0]) if len(dims) == 1 else Combining(dims, layout="by_coords")
+    return [Candidate(along, f"coordinates differ along {' and '.join(dims)}")] if dims else []
+
+
+LAST = (kinds, swaths, unlike, repeating, named)
 """Tried where all that others find leaves problems."""
 
 # Labels that distinguish files
@@ -396,7 +411,13 @@ def _labelled(
         how = Combining(along, layout=labels if pattern or attributes else "by_coords")
     reasons = [source.reason for source in chosen]
     reasons += [f"coordinates differ along {' and '.join(varying)}"] if varying else []
-    return Candidate(how, ", ".join(reasons))
+    may_number = bool(varying) and all(
+        source.rank >= NUMBER
+        and source.dim.startswith("part")
+        and 1 in Counter(source.values).values()
+        for source in chosen
+    )
+    return Candidate(how, ", ".join(reasons), may_number=may_number)
 
 
 # The search: candidates are tried, and one is chosen
@@ -476,6 +497,7 @@ def _found(scanned: Scanned, how: Combining, read: Read) -> tuple[Combining, Com
     facts = Facts(files, groups, with_labels_at_hand(groups, read, kept_elements))
     search = _Search(facts, how)
     tried = [_tried(candidate, search) for candidate in detect(facts)]
+    tried = _doubted(tried, search)
     if all(done.problems for _, done in tried):
         causes = {problem.cause for _, done in tried for problem in done.problems}
         tried += _tried_last(search, may_guess=not tried or bool(causes & _UNLIKE))
@@ -529,6 +551,35 @@ def _tried(candidate: Candidate, search: _Search) -> Tried:
         candidate = candidate.with_layout(layout_of("by_coords"))
         done = _laid_out(candidate, search)
     return _resolved(candidate, done, search)
+
+
+def _doubted(tried: list[Tried], search: _Search) -> list[Tried]:
+    """The candidates, and beside one whose labels may only number files, what else these may be.
+
+    If a third of a cube is missing, as if files were a sequence or copies of others, the caller has
+    to choose between labels out of names and one file for each label that repeats.
+    """
+    if not any(_may_number(candidate, done) for candidate, done in tried):
+        return tried
+    found = [
+        (replace(candidate, is_guess=candidate.is_guess or _may_number(candidate, done)), done)
+        for candidate, done in tried
+    ]
+    is_asked = "overlap" in given_options(search.how.combine or CombineOptions())
+    rules: tuple[Literal["first", "last"], ...] = ("first",) if is_asked else ("first", "last")
+    for along in repeating(search.facts):
+        for rule in rules:
+            how = replace(along.how, combine=CombineOptions(overlap=rule))
+            reason = f"{along.reason}: the {rule} file with each label"
+            found.append(_tried(Candidate(how, reason, along.order, is_guess=not is_asked), search))
+    return found
+
+
+def _may_number(candidate: Candidate, done: Combination) -> bool:
+    if not candidate.may_number or done.problems:
+        return False
+    arrays = done.unwrap().all_arrays().values()
+    return _share_missing(max(arrays, key=lambda array: array.size)) >= _MOST_MISSING
 
 
 def _tried_last(search: _Search, *, may_guess: bool) -> list[Tried]:
@@ -614,6 +665,8 @@ def _unlike_files(tried: Sequence[Tried], facts: Facts) -> list[Message]:
     failed = [(candidate, problem) for candidate, done in tried for problem in done.problems]
     first = next((each for each in failed if each[1].cause in _UNLIKE), None)
     why = "their layout is not clear" if first is None else "they do not fit together"
+    if any(_may_number(candidate, done) for candidate, done in tried):
+        why = f"{facts.shown_repeats}. If a file is a copy of another, leave it out. Otherwise"
     lines = [
         Message(
             f"{len(facts.files)} files, and {why}: choose one of these layouts, or use ",

@@ -8,6 +8,7 @@ names.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,7 +66,7 @@ _AXES = {
 _SCALARS = ("time", "realization", "forecast_reference_time", "forecast_period")
 """Standard names of scalar coordinates that can become dimensions (CF conventions, 5.7)."""
 
-_SCALAR, _DATE, _ATTRIBUTE, _NUMBER, _WORD = range(5)
+_SCALAR, _DATE, _ATTRIBUTE, NUMBER, _WORD = range(5)
 """Ranks of sources, the best supported first."""
 
 Span = tuple[Any, Any]
@@ -332,6 +333,18 @@ class Facts:
             active.append(file)
         return True
 
+    @cached_property
+    def shown_repeats(self) -> str:
+        """The first two files with a variable in common, and in each other's box, in words."""
+        for one, other in itertools.combinations(range(len(self.files)), 2):
+            if _meet(self.boxes[one], self.boxes[other]) and (
+                self.variables[one] & self.variables[other]
+            ):
+                names = " and ".join(os.path.basename(self.files[own]) for own in (one, other))
+                how = "the same" if self.boxes[one] == self.boxes[other] else "some of the same"
+                return f"{names} have {how} labels along {' and '.join(self.varying)}"
+        return ""
+
     # Names, images and pixels
 
     @cached_property
@@ -424,8 +437,8 @@ class Facts:
         for field in () if parts is None else parts.fields:
             named = all(value in own for value, own in zip(field.values, variables, strict=True))
             if not named:
-                rank = _DATE if field.is_time else _NUMBER if field.kind == "d" else _WORD
-                what = {_DATE: "dates", _NUMBER: "numbers", _WORD: "words"}[rank]
+                rank = _DATE if field.is_time else NUMBER if field.kind == "d" else _WORD
+                what = {_DATE: "dates", NUMBER: "numbers", _WORD: "words"}[rank]
                 reason = f"{what} in the names ({field.values[0]}, ...)"
                 yield Source(rank, field.name, field.values, reason, field=field)
 
