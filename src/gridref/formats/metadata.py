@@ -72,6 +72,8 @@ def _value(value: Any) -> Any:
 
 def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
     """The form of xarray: floats are base64 of the little-endian float64, complex a pair."""
+    if isinstance(value, np.generic):  # of Zarr v2
+        return value
     try:
         if dtype.kind in "fc":
             parts = value if isinstance(value, list) else [value]

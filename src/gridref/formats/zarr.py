@@ -608,7 +608,7 @@ def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> 
         dtype = stored.newbyteorder("=") if stored.kind != "T" else stored
         rest = dict(attrs)
         dims = rest.pop("_ARRAY_DIMENSIONS", None)
-        fill = _fill_value(document.get("fill_value"), dtype)
+        fill = _fill_value(document.get("fill_value"), stored)
         if document.get("fill_value") is not None and dtype.kind in "biufc":
             rest.setdefault("_FillValue", fill)
         separator = str(document.get("dimension_separator", "."))
@@ -676,7 +676,7 @@ def _is_big_endian(dtype: np.dtype[Any]) -> bool:
     if dtype.names is None or dtype.fields is None:
         return dtype.subdtype[0].str[0] == ">" if dtype.subdtype else dtype.str[0] == ">"
     members = [dtype.fields[name][0] for name in dtype.names]
-    orders = {_is_big_endian(member) for member in members if member.base.itemsize > 1}
+    orders = {_is_big_endian(m) for m in members if m.base.itemsize > 1 and m.base.kind != "S"}
     if len(orders) > 1:
         raise UnsupportedFeatureError("fields of both byte orders in one data type are not read")
     return orders == {True}
@@ -704,17 +704,18 @@ def _bytes_codec(document: Mapping[str, Any], dtype: np.dtype[Any]) -> Codec:
     return Codec.of(f"numcodecs.{name}", **settings)
 
 
-def _fill_value(document: Any, dtype: np.dtype[Any]) -> Any:
+def _fill_value(document: Any, stored: np.dtype[Any]) -> Any:
     """The fill value; null, which leaves it undefined, becomes zero as in zarr-python."""
-    if dtype.kind == "T":
+    if stored.kind == "T":
         return "" if document in (None, 0) else str(document)
+    dtype = stored.newbyteorder("=")
     if document is None:
         return zero_of(dtype)
     if dtype.kind in "SV":
         raw = base64.standard_b64decode(document) if isinstance(document, str) else b""
         if dtype.kind == "S":
             return np.asarray(raw, dtype)[()]
-        return np.frombuffer(raw.ljust(dtype.itemsize, b"\0"), dtype)[0]
+        return np.frombuffer(raw.ljust(dtype.itemsize, b"\0"), stored).astype(dtype)[0]
     if dtype.kind == "c" and isinstance(document, list):
         return dtype.type(complex(float(document[0]), float(document[1])))
     if dtype.kind in "mM":

@@ -221,6 +221,18 @@ def test_version_2_strings_and_structs(tmp_path):
     assert read(scanned["p"]).tolist() == pair.tolist()
 
 
+def test_version_2_fills_of_big_endian_structs_and_complex_numbers(tmp_path):
+    group = zarr.open_group(str(tmp_path / "s.zarr"), mode="w", zarr_format=2)
+    fields = [("x", ">i4"), ("y", ">f8"), ("z", "S3")]
+    fill = np.array((258, 1.5, b"ab"), fields)[()]
+    options = {"shape": (4,), "chunks": (3,)}
+    struct_array = group.create_array("p", dtype=np.dtype(fields), fill_value=fill, **options)
+    struct_array[:3] = np.ones(3, fields)
+    group.create_array("c", dtype=">c16", fill_value=1 - 2j, **options)
+    assert read(gridref.scan(tmp_path / "s.zarr")["p"]).tolist() == struct_array[...].tolist()
+    assert check(tmp_path / "s.zarr", "c").attrs["_FillValue"] == 1 - 2j
+
+
 def test_dates_become_integers_with_units(tmp_path):
     days = np.array(["2000-01-01", "2020-02-29", "NaT"], "M8[s]")
     group = zarr.open_group(str(tmp_path / "s.zarr"), mode="w", zarr_format=2)
