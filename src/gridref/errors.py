@@ -532,9 +532,9 @@ class Problem:
         return Message(head, self.message, f" [{shown}]" if shown else "")
 
 
-def number_of(n: int, noun: str, plural: str = "") -> str:
-    """A number with its noun: ``1 file``, ``2 files``, ``3 axes``."""
-    return f"{n} {noun if n == 1 else plural or f'{noun}s'}"
+def number_of(n: int, noun: str, plural: str = "", form: str = "") -> str:
+    """A number with its noun: ``1 file``, ``2 files``, ``3 axes``; ``4,000 files`` for ``,``."""
+    return f"{n:{form}} {noun if n == 1 else plural or f'{noun}s'}"
 
 
 def some_of[T](entries: Sequence[T], n_shown: int = 3, text: Callable[[T], str] = str) -> str:

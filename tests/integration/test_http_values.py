@@ -188,11 +188,11 @@ def test_what_is_unchanged_does_not_travel_again(planes: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "words"),
     [
-        ("look/a?at=1", 400, "has 1 parts, but the dimensions are t, x"),
+        ("look/a?at=1", 400, "has 1 part, but the dimensions are t, x"),
         ("look/a?at=:,:,:", 400, "has 3 parts"),
         ("look/a?at=1,2", 400, "a look has two dimensions; at= gives ranges along 0"),
         ("look/a?at=99,:", 400, "t has 10 elements, so there is no 99"),
-        ("look/a?at=50:60,:", 400, "takes none of the 10 elements of t"),
+        ("look/a?at=50:60,:", 400, "takes no element of t, which has 10"),
         ("look/a?at=-1,:", 400, "write a number, or a range like 10:20"),
         ("look/a?at=::0,:", 400, "a step is 1 or more"),
         (f"look/a?at={'9' * 400},:", 400, "write a number"),

@@ -421,7 +421,7 @@ def test_attributes_that_are_refused(
         (block(numbers("int32", (3, 2)), mode=1), "mode varlength"),
         (block(numbers("int32", (3, 2)), mode=2), "mode object"),
         (block(numbers("int32", (3, 2)), mode=9), "mode 9"),
-        (block(numbers("int32", (6,))), "1 dimensions, expected 2"),
+        (block(numbers("int32", (6,))), "rank 1, expected 2"),
         (block(numbers("int32", (3, 3))), "larger than (3, 2)"),
         (block(numbers("int32", (3, 2)), shape=(2, 2)), "24 bytes, expected 16"),
         (block(numbers("int32", (2, 2)), shape=(3, 2)), "16 bytes, expected 24"),

@@ -379,7 +379,7 @@ def test_cut_off_at_every_byte(tmp_path: Path, version: str) -> None:
 def test_what_is_cut_off_is_named_and_can_be_left_out(tmp_path: Path) -> None:
     path = records(tmp_path / "a.nc", 30)
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(SourceFormatError, match="reaches beyond the end of the file of") as caught:
+    with pytest.raises(SourceFormatError, match="reaches beyond the end of the file at") as caught:
         gridref.scan(path)
     assert caught.value.place.variable == "/v1"
     assert "2 other objects are refused too: /" in caught.value.reason

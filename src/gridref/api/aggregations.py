@@ -392,7 +392,7 @@ def _edges(
     if n_dims == 0 and values.size == 1:
         return []
     if values.ndim != 2 or len(values) != n_dims:
-        raise SourceFormatError(f"a map of shape {values.shape} is for {n_dims} dimensions", place)
+        raise SourceFormatError(f"a map of shape {values.shape} is for rank {n_dims}", place)
     missing = _is_missing(values, array)
     edges = []
     for row, absent in zip(values, missing, strict=True):

@@ -197,7 +197,8 @@ class _Patient:
 
     def _file(self) -> str:
         self.source = describe_source(self.url, self.storage_options)
-        return f"{self.source.size_bytes} bytes; it may be read"
+        size = self.source.size_bytes
+        return f"{'unknown size' if size is None else number_of(size, 'byte')}; it may be read"
 
     def _ranges(self) -> str:
         size = (self.source and self.source.size_bytes) or 0

@@ -577,7 +577,7 @@ def _lined_up(region: Region, stored_shape: Shape, shape: Shape) -> Region:
         return region
     kept = [along for along, extent in zip(region, stored_shape, strict=True) if extent != 1]
     if len(kept) != len(without_unit_axes(shape)):
-        raise ValueError(f"its dataset has {len(shape)} axes, not {len(region)}")
+        raise ValueError(f"its dataset has rank {len(shape)}, not {len(region)}")
     rest = iter(kept)
     return tuple(slice(0, 1) if extent == 1 else next(rest) for extent in shape)
 

@@ -61,6 +61,7 @@ from gridref.errors import (
     ReadError,
     SourceNotAllowedError,
     UnsupportedFeatureError,
+    number_of,
 )
 from gridref.extras import version_of
 from gridref.formats import scan
@@ -409,7 +410,7 @@ def _difference(got: NDArray[Any], expected: NDArray[Any]) -> str:
     if got.shape != expected.shape:
         return f"shape {got.shape} instead of {expected.shape}"
     n_different = int(_differs(got, expected).sum())
-    return f"{n_different} of {got.size} values differ" if n_different else ""
+    return f"{n_different} of {number_of(got.size, 'value')} differ" if n_different else ""
 
 
 def _differs(got: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:

@@ -33,6 +33,7 @@ from gridref.errors import (
     Option,
     ReadError,
     UnsupportedFeatureError,
+    number_of,
 )
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import UNIT_NS, is_time_like, text_of
@@ -669,4 +670,5 @@ def _words(shown: NDArray[Any], held: NDArray[Any], unlike: NDArray[Any]) -> str
     """The first label that differs, and how many do."""
     at = tuple(np.argwhere(unlike)[0]) if np.ndim(unlike) else ()
     n_unlike = int(np.sum(unlike))
-    return f"{n_unlike} of {shown.size} labels differ: {shown[at]} instead of {held[at]}"
+    of_all = f"{n_unlike} of {number_of(shown.size, 'label')} differ"
+    return f"{of_all}: {shown[at]} instead of {held[at]}"

@@ -49,6 +49,7 @@ from gridref.codecs.stage import (
     same_bytes,
     stated_size,
 )
+from gridref.errors import number_of
 from gridref.limits import beyond, limits
 
 # Shuffle and Fletcher-32 as HDF5 and numcodecs store them
@@ -201,7 +202,7 @@ def _items(data: bytes, n_items: int) -> Iterator[bytes]:
             raise ValueError("items end behind the data")
         yield data[start:position]
     if position != len(data):
-        raise ValueError(f"{len(data) - position} bytes are left over behind the items")
+        raise ValueError(f"{number_of(len(data) - position, 'byte')} left over behind the items")
 
 
 def _utf8_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
@@ -261,7 +262,7 @@ def _bytes_problem(config: Config) -> str | None:
 def _transpose_stored(config: Config, spec: ArraySpec) -> ArraySpec:
     order = config["order"]
     if sorted(order) != list(range(len(spec.shape))):
-        raise ValueError(f"order {order} does not fit {len(spec.shape)} dimensions")
+        raise ValueError(f"order {order} does not fit {number_of(len(spec.shape), 'dimension')}")
     return ArraySpec(tuple(spec.shape[axis] for axis in order), spec.dtype)
 
 

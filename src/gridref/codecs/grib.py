@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from gridref.codecs.grib_grids import GridError, ibm_float, read_grid, signed
 from gridref.codecs.jpeg2000 import CodestreamError, UnsupportedCodestreamError, read_header
 from gridref.codecs.stage import ArraySpec, Config, Raw, SerialCodec, SerialDecode, as_bytes
+from gridref.errors import number_of
 from gridref.extras import missing_package
 from gridref.limits import beyond, limits
 
@@ -242,7 +243,7 @@ def _decoded(field: PackedField, n_points: int) -> NDArray[np.float64]:
             raise
         raise MessageError(f"its data cannot be decoded: {error}") from error
     if values.size != n_points:
-        raise MessageError(f"it decodes to {values.size} values, expected {n_points}")
+        raise MessageError(f"it decodes to {number_of(values.size, 'value')}, expected {n_points}")
     return np.asarray(values, np.float64).reshape(-1)
 
 

@@ -49,6 +49,7 @@ from gridref.codecs.stage import (
     stated_size,
     without_unit_axes,
 )
+from gridref.errors import number_of
 from gridref.limits import beyond, limits
 
 # Compression filters
@@ -175,7 +176,7 @@ def _decode_bitshuffle(
             raise ValueError(f"a block decodes to {len(part)} bytes, expected {stop - start}")
         position += n_bytes
     if len(data) - position != size - compressed:
-        raise ValueError(f"{len(data) - position} bytes are left over behind the blocks")
+        raise ValueError(f"{number_of(len(data) - position, 'byte')} left over behind the blocks")
     shuffled[compressed:] = as_u1(raw)[position:]
     return _unshuffle_bits(shuffled, item_bytes, block_items)
 

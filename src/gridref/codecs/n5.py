@@ -40,6 +40,7 @@ from gridref.codecs.stage import (
     need,
     too_large,
 )
+from gridref.errors import number_of
 from gridref.model.encoding import Codec
 
 # The LZ4 streams of lz4-java
@@ -85,7 +86,7 @@ def _parts(data: bytes) -> Iterator[tuple[int, bytes, int]]:
             break
         yield method, data[start:at], n_decoded
     if at != len(data):
-        raise ValueError(f"{len(data) - at} bytes are left over after the last part")
+        raise ValueError(f"{number_of(len(data) - at, 'byte')} left over after the last part")
 
 
 # Blocks
@@ -140,7 +141,7 @@ def _decoder(config: Config, spec: ArraySpec) -> SerialDecode:
             named = {1: "varlength", 2: "object"}.get(mode, str(mode))
             raise ValueError(f"the block is in the mode {named}; only default is read")
         if n_dims != len(shape):
-            raise ValueError(f"the block has {n_dims} dimensions, expected {len(shape)}")
+            raise ValueError(f"the block has rank {n_dims}, expected {len(shape)}")
         if any(length > most for length, most in zip(held, shape, strict=True)):
             raise ValueError(f"the block has the shape {tuple(held)}, larger than {shape}")
         values = elements(raw[header.size :], tuple(held))

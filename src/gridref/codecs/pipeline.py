@@ -29,7 +29,7 @@ from gridref.codecs.stage import (
     SerialCodec,
     SerialDecode,
 )
-from gridref.errors import DecodeError
+from gridref.errors import DecodeError, number_of
 from gridref.extras import plugins
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 
@@ -153,11 +153,13 @@ class _Pipeline:
         try:
             if self.stored_bytes is not None and len(raw) != self.stored_bytes:
                 name = self.bytes_stages[0][0] if self.bytes_stages else name
-                raise ValueError(f"{len(raw)} bytes are stored, expected {self.stored_bytes}")
+                raise ValueError(f"has {number_of(len(raw), 'byte')}, expected {self.stored_bytes}")
             for name, decode, n_bytes in self._stages_into(out):  # noqa: B007 (the error names it)
                 raw = decode(raw)
                 if n_bytes is not None and len(raw) != n_bytes:
-                    raise ValueError(f"decodes to {len(raw)} bytes, expected {n_bytes}")
+                    raise ValueError(
+                        f"decodes to {number_of(len(raw), 'byte')}, expected {n_bytes}"
+                    )
             if out is not None and self.fill is not None:
                 return out
             name, to_array = self.serial_stage

@@ -367,7 +367,7 @@ def _decode_jpegxr(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[An
     # This decoder invents the missing part of a truncated image.
     wanted = _jpegxr_bytes(data)
     if len(data) < wanted:
-        raise ValueError(f"is cut short: {len(data)} bytes of {wanted}")
+        raise ValueError(f"is cut short: {len(data)} instead of {wanted} bytes")
     decoded: NDArray[Any] = imagecodecs.jpegxr_decode(data, out=out)
     return decoded
 

@@ -129,7 +129,7 @@ def _verification(result: Verification) -> str:
     n_labels = sum(each.is_label for each in result.differences)
     n_files = sum(each.is_file for each in result.differences)
     n_chunks = len(result.differences) - n_labels - n_files
-    differing = f"{n_chunks} chunks and {n_labels} labels differ"
+    differing = f"{number_of(n_chunks, 'chunk')} and {number_of(n_labels, 'label')} differ"
     if n_files:
         differing += f"; {number_of(n_files, 'file')} cannot be read"
     differences = [

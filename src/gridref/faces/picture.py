@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.catalog.folder import publish_file, write_errors_told
-from gridref.errors import InvalidRequestError, some_of
+from gridref.errors import InvalidRequestError, number_of, some_of
 from gridref.extras import missing_package
 from gridref.io import absolute_url
 from gridref.model.array import VirtualArray
@@ -70,7 +70,7 @@ def human_bytes(n_bytes: float) -> str:
 
 def bytes_in_objects(n_bytes: int, n_objects: int) -> str:
     """A size in words: ``2 MB in 3 objects``."""
-    return f"{human_bytes(n_bytes)} in {n_objects:,} object{'s' * (n_objects != 1)}"
+    return f"{human_bytes(n_bytes)} in {number_of(n_objects, 'object', form=',')}"
 
 
 def sizes_in_words(array: VirtualArray) -> str:

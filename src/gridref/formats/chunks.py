@@ -19,7 +19,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from gridref.errors import Place, SourceFormatError, SourceUnavailableError, UnsupportedFeatureError
+from gridref.errors import (
+    Place,
+    SourceFormatError,
+    SourceUnavailableError,
+    UnsupportedFeatureError,
+)
 from gridref.formats.location import Location, only_allowed
 from gridref.formats.scanner import ScanOptions
 from gridref.io import (
@@ -69,7 +74,7 @@ def require_inside(source: Source, start: int, stop: int) -> None:
     if size is not None and stop > size:
         place = Place(source=source.url, start=start, stop=stop)
         raise SourceFormatError(
-            f"the data reaches beyond the end of the file of {size} bytes", place
+            f"the data reaches beyond the end of the file at byte {size}", place
         )
 
 

@@ -149,7 +149,7 @@ class _ReferencedFiles:
             length = (source.size_bytes or 0) - reference.offset
         if source.size_bytes is not None and reference.offset + length > source.size_bytes:
             raise SourceFormatError(
-                f"a reference reaches beyond the end of its file ({source.size_bytes} bytes)",
+                f"a reference reaches beyond the end of its file at byte {source.size_bytes}",
                 Place(source.url, start=reference.offset, stop=reference.offset + length),
             )
         return source, reference.offset, length

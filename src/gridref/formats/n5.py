@@ -33,7 +33,13 @@ from typing import Any
 
 import numpy as np
 
-from gridref.errors import Place, SourceFormatError, SourceUnavailableError, UnsupportedFeatureError
+from gridref.errors import (
+    Place,
+    SourceFormatError,
+    SourceUnavailableError,
+    UnsupportedFeatureError,
+    number_of,
+)
 from gridref.formats.chunks import StoreFiles, array_name, check_chunk_files, whole_files
 from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
@@ -198,7 +204,9 @@ def array_of(
     """
     shape, block_shape = shape_of(attrs), _lengths(attrs, "blockSize", 1)
     if len(block_shape) != len(shape):
-        raise SourceFormatError(f"blockSize {list(block_shape)} for {len(shape)} dimensions")
+        raise SourceFormatError(
+            f"blockSize {list(block_shape)} for {number_of(len(shape), 'dimension')}"
+        )
     dtype = _dtype(attrs["dataType"])
     if math.prod(block_shape) * dtype.itemsize > _MOST_BLOCK_BYTES:
         raise SourceFormatError(f"blocks of shape {list(block_shape)} are larger than 2 GiB")

@@ -27,6 +27,7 @@ from gridref.errors import (
     Option,
     Place,
     SourceChangedError,
+    number_of,
 )
 from gridref.model.manifest import ChunkChecksums, Source
 from gridref.typing import Int64Array
@@ -174,7 +175,8 @@ def check_identity(recorded: Source, current: Source) -> None:
     """
     changes = []
     if _differ(recorded.size_bytes, current.size_bytes):
-        changes.append(f"its size was {recorded.size_bytes} bytes, now {current.size_bytes}")
+        was = number_of(recorded.size_bytes or 0, "byte")
+        changes.append(f"its size was {was}, now {current.size_bytes}")
     by_version = recorded.told_by != "size"
     if by_version and _differ(recorded.mtime_ns, current.mtime_ns):
         changes.append(

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceChangedError
+from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceChangedError, number_of
 from gridref.forks import new_lock
 from gridref.io.address import is_local
 from gridref.io.ahead import in_threads
@@ -380,7 +380,7 @@ def _check_inside(source: Source, offset: NDArray[np.int64], length: NDArray[np.
     if beyond.any():
         i = int(np.flatnonzero(beyond)[0])
         raise ShortReadError(
-            f"the reference reaches beyond the end of the file ({source.size_bytes} bytes):"
+            f"the reference reaches beyond the end of the file at byte {source.size_bytes}:"
             " scan the file again",
             _place(source, offset, length, i),
         )
@@ -401,8 +401,8 @@ def _check_complete(
     i = int(np.flatnonzero(short)[0])
     came = max(0, int(ends[plan.read_of[i]] - offset[i]))
     raise ShortReadError(
-        f"{came} of {int(length[i])} bytes arrived: the file is shorter than its references say."
-        f" {SCAN_AGAIN}",
+        f"{came} of {number_of(int(length[i]), 'byte')} arrived: the file is shorter than its"
+        f" references say. {SCAN_AGAIN}",
         _place(source, offset, length, i),
     )
 

@@ -23,7 +23,7 @@ from itertools import batched
 from typing import Any
 
 from gridref.cache import LRU, cache_bytes
-from gridref.errors import GridrefError, Place, SourceUnavailableError
+from gridref.errors import GridrefError, Place, SourceUnavailableError, number_of
 from gridref.forks import new_lock, tell_in_children
 from gridref.io.address import absolute_url, is_local, open_filesystem, real_path
 from gridref.io.context import Beginning, Layouts, current_traffic, note_opened, waiting
@@ -461,8 +461,8 @@ def _not_too_long(url: str, part: bytes, start: int, stop: int) -> bytes:
     if len(part) <= stop - start:
         return part
     raise SourceUnavailableError(
-        f"the server sent {len(part)} bytes for a range of {stop - start}: it ignores byte ranges."
-        " Copy the file to a place that serves them",
+        f"for a range of {stop - start}, the server sent {number_of(len(part), 'byte')}: it ignores"
+        " byte ranges. Copy the file to a place that serves them",
         Place(source=url, start=start, stop=stop),
     )
 

@@ -36,6 +36,7 @@ from gridref.errors import (
     ShortReadError,
     SourceChangedError,
     SourceUnavailableError,
+    number_of,
 )
 from gridref.forks import new_lock, new_rlock
 from gridref.io.address import absolute_url, is_local
@@ -245,7 +246,7 @@ class ScanFile(SeekableFile):
             for offset, length in zip(offsets, lengths, strict=True):
                 if offset < 0 or length < 0 or offset + length > self._size:
                     raise ShortReadError(
-                        f"the range reaches beyond the end of the file ({self._size} bytes)",
+                        f"the range reaches beyond the end of the file at byte {self._size}",
                         Place(source=self.name, start=int(offset), stop=int(offset + length)),
                     )
             if self._noted is not None:
@@ -273,7 +274,8 @@ class ScanFile(SeekableFile):
         for part, start, stop in zip(parts, starts, stops, strict=True):
             if len(part) != stop - start:
                 raise ShortReadError(
-                    f"{len(part)} of {stop - start} bytes arrived: the file has become shorter",
+                    f"{len(part)} of {number_of(stop - start, 'byte')} arrived: the file has become"
+                    " shorter",
                     Place(source=self.name, start=start, stop=stop),
                 )
         return parts

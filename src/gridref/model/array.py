@@ -21,7 +21,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, number_of
 from gridref.model.blocks import MISSING_BLOCK, AxisTable, BlockSource, BlockTable, common_along
 from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid
@@ -435,7 +435,9 @@ class VirtualArray(Picklable):
         return f"({', '.join(map('{}: {}'.format, self.dims, self.shape))})"
 
     def __repr__(self) -> str:
-        return f"<VirtualArray {self.sizes_text} {self.dtype} in {self.n_blocks} blocks>"
+        return (
+            f"<VirtualArray {self.sizes_text} {self.dtype} in {number_of(self.n_blocks, 'block')}>"
+        )
 
     def _repr_html_(self) -> str | None:
         return html_of(self)

@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gridref.errors import InvalidRequestError, NotRepresentableError
+from gridref.errors import InvalidRequestError, NotRepresentableError, number_of
 from gridref.model.columns import condensed
 from gridref.pickling import Picklable
 from gridref.typing import Int64Array
@@ -94,7 +94,7 @@ class GridAxis(Picklable):
         if extent < 0:
             raise InvalidRequestError(f"extent must be >= 0, got {extent}")
         if covered < extent:
-            raise InvalidRequestError(f"edges cover {covered} of {extent} elements")
+            raise InvalidRequestError(f"edges cover {covered} of {number_of(extent, 'element')}")
         if length.size == 1:
             return cls.uniform(extent, int(length[0]))
         if extent == 0:
@@ -263,7 +263,7 @@ class GridAxis(Picklable):
         if chunk.size and (int(chunk.min()) < 0 or int(chunk.max()) >= self.n_chunks):
             raise InvalidRequestError(
                 f"chunk {int(chunk.min())}..{int(chunk.max())} is outside of an axis of"
-                f" {self.n_chunks} chunks"
+                f" {number_of(self.n_chunks, 'chunk')}"
             )
         return chunk
 

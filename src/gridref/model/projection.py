@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gridref.errors import InvalidRequestError, OutOfBoundsError
+from gridref.errors import InvalidRequestError, OutOfBoundsError, number_of
 from gridref.model.grid import GridAxis
 from gridref.typing import Int64Array
 
@@ -157,7 +157,9 @@ def expand_ellipsis(key: Any, ndim: int) -> list[Any]:
         raise InvalidRequestError("a selection has at most one ellipsis")
     n_given = len(indices) - len(ellipses)
     if n_given > ndim:
-        raise InvalidRequestError(f"{n_given} indices for an array of rank {ndim}")
+        raise InvalidRequestError(
+            f"{number_of(n_given, 'index', 'indices')} for an array of rank {ndim}"
+        )
     at = ellipses[0] if ellipses else len(indices)
     return [*indices[:at], *[slice(None)] * (ndim - n_given), *indices[at + 1 :]]
 
@@ -190,7 +192,8 @@ def normalize_selection(
     if indices.dtype == np.bool_:
         if indices.shape != (extent,):
             raise InvalidRequestError(
-                f"mask of shape {indices.shape} for {extent} elements (dimension {dim!r})"
+                f"mask of shape {indices.shape} for {number_of(extent, 'element')}"
+                f" (dimension {dim!r})"
             )
         indices = np.flatnonzero(indices)
     if indices.size == 0:

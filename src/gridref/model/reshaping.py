@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, number_of
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.encoding import Codec, Encoding, transpose_codec
@@ -63,7 +63,9 @@ def transpose(array: VirtualArray, order: Sequence[int]) -> VirtualArray:
     """
     order = tuple(axis + array.ndim if axis < 0 else axis for axis in order)
     if sorted(order) != list(range(array.ndim)):
-        raise InvalidRequestError(f"{order} does not permute {array.ndim} axes")
+        raise InvalidRequestError(
+            f"{order} does not permute {number_of(array.ndim, 'axis', 'axes')}"
+        )
     if order == tuple(range(array.ndim)):
         return array
     rows = np.arange(array.n_blocks).reshape(array.grid.grid_shape).transpose(order).reshape(-1)

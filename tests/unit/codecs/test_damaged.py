@@ -58,7 +58,7 @@ def test_bitshuffle_cut_anywhere(cname: str) -> None:
     for stop in range(12):
         with pytest.raises(DecodeError, match=r"bytes"):
             decode_chunk(raw[:stop], kind, VALUES.shape)
-    with pytest.raises(DecodeError, match="1 bytes are left over behind the blocks"):
+    with pytest.raises(DecodeError, match="1 byte left over behind the blocks"):
         decode_chunk(raw + b"x", kind, VALUES.shape)
 
 

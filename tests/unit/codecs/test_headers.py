@@ -419,7 +419,7 @@ def test_elements_without_bytes(dtype: str) -> None:
     form = Encoding((2, 3), np.dtype(dtype), (Codec("bytes"),))
     found = decode_chunk(b"", form)
     assert (found.shape, found.dtype) == ((2, 3), np.dtype(dtype))
-    with pytest.raises(DecodeError, match="1 bytes are stored, expected 0"):
+    with pytest.raises(DecodeError, match="has 1 byte, expected 0"):
         decode_chunk(b"x", form)
 
 
@@ -499,7 +499,7 @@ def items(*texts: bytes, n: int | None = None) -> bytes:
         (items(b"a", n=2), "end behind the data"),
         (items(b"a", b"bc")[:-1], "end behind the data"),
         (items(b"a").replace(b"\1", b"\2", 1) + b"\1\0\0", "end behind the data"),
-        (items(b"a", b"bc") + b"x", "1 bytes are left over"),
+        (items(b"a", b"bc") + b"x", "1 byte left over"),
     ],
 )
 @pytest.mark.parametrize("name", ["vlen-utf8", "vlen-bytes"])

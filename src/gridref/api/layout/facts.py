@@ -24,7 +24,7 @@ from gridref.api.layout.plates import wells_in_names
 from gridref.api.layout.sources import Scanned, attribute_of
 from gridref.combine.mosaic import Raster, read_raster
 from gridref.combine.options import Read
-from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
+from gridref.errors import InvalidRequestError, Message, Option, Place, Problem, number_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import (
     DAY_NS,
@@ -665,7 +665,10 @@ def spacing_problem(scanned: Sequence[tuple[str, VirtualGroup]], read: Read) -> 
             known.setdefault(name, []).append(file)
     if len(known) < 2:
         return None
-    cases = (f"{name} in {len(files)} files like {files[0]}" for name, files in known.items())
+    cases = (
+        f"{name} in {number_of(len(files), 'file')} like {files[0]}"
+        for name, files in known.items()
+    )
     shown = "; ".join(cases)
     message = Message(
         f"times are {shown}: ",

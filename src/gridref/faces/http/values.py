@@ -180,8 +180,8 @@ def _look(wanted: Wanted) -> Answer:
     array, most = wanted.array, wanted.number("most", USUAL_ALONG, MOST_ALONG)
     if array.ndim < 2 or array.dtype.kind not in NUMBERS:
         raise InvalidRequestError(
-            f"a look shows planes of numbers; {wanted.path} has {array.ndim} dimensions of"
-            f" {array.dtype}"
+            f"a look shows planes of numbers; {wanted.path} has rank {array.ndim} and"
+            f" type {array.dtype}"
         )
     axes = wanted.level.picture_axes(wanted.catalog.group) or ()
     look = look_at(wanted.part("most", whole=[array.dims[axis] for axis in axes]), most)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from gridref.catalog import CatalogGroup
-from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError
+from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError, number_of
 from gridref.faces.picture import (
     MOST_ALONG,
     ChunkMap,
@@ -453,7 +453,8 @@ def _views(views: dict[str, ArrayView | GridrefError]) -> Content:
 
 def _shown(view: ArrayView) -> str:
     shape = view.metadata.grid.to_json()
-    words = f"{view.view.value}, {shape['name']} grid of {view.metadata.grid.n_chunks:,} chunks"
+    n_chunks = number_of(view.metadata.grid.n_chunks, "chunk", form=",")
+    words = f"{view.view.value}, {shape['name']} grid of {n_chunks}"
     return f"{words}; not as stored: {view.reason}" if view.reason else words
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from gridref.api.overlays import overlays_of, overviews_of
 from gridref.catalog import CatalogGroup
+from gridref.errors import number_of
 from gridref.faces.picture import bytes_in_objects, human_bytes, shortened, sizes_in_words
 from gridref.faces.web.frame import (
     Content,
@@ -133,7 +134,10 @@ def _overview(
     ]
     if kept is not None:
         rows += [
-            ("Stored chunks", f"{kept.info.n_chunks:,} in {kept.info.n_sources:,} sources"),
+            (
+                "Stored chunks",
+                f"{kept.info.n_chunks:,} in {number_of(kept.info.n_sources, 'source', form=',')}",
+            ),
             ("Snapshot", kept.info.snapshot),
             ("Tags", ", ".join(sorted(kept.info.tags))),
             ("Digest", tag("code", kept.info.digest)),
@@ -240,7 +244,7 @@ def _sources(kept: CatalogGroup, names: SourceNames) -> Content:
         )
         for source in sources[:MOST_SOURCES]
     ]
-    words = f"{len(sources):,} files of {human_bytes(total)}"
+    words = f"{number_of(len(sources), 'file', form=',')} of {human_bytes(total)}"
     if len(sources) > MOST_SOURCES:
         words += f"; the first {MOST_SOURCES} of them"
     return section("Sources", tag("p", words), table(("file", "size"), rows, "Sources"))

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from gridref.errors import GridrefError, InvalidRequestError
+from gridref.errors import GridrefError, InvalidRequestError, number_of
 from gridref.faces.picture import human_bytes, shortened
 from gridref.faces.web.extent import Ends, Reach, extents, reach_of
 from gridref.faces.web.frame import VIEWER, Content, Links, asset, markup, page, section, table, tag
@@ -437,7 +437,8 @@ def _found[Catalog: ServedHere](links: Links, search: Search, found: Found[Catal
 
 def _count[Catalog: ServedHere](found: Found[Catalog]) -> str:
     n = len(found.catalogs)
-    words = f"{n:,} catalogs" if n == found.n_all else f"{n:,} of {found.n_all:,} catalogs"
+    every = number_of(found.n_all, "catalog", form=",")
+    words = every if n == found.n_all else f"{n:,} of {every}"
     if not found.n_all:
         words = "No catalogs yet."
     if found.n_unread:

@@ -20,7 +20,7 @@ import cftime
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, number_of
 from gridref.faces.web.meaning import date_of
 from gridref.model.array import VirtualArray
 from gridref.model.conventions import compass_of, text_of
@@ -216,7 +216,8 @@ def _numbered(text: str, dims: Sequence[str], shape: Sequence[int]) -> list[Alon
     parts = text.split(",")
     if len(parts) != len(dims):
         raise InvalidRequestError(
-            f"at={text!r} has {len(parts)} parts, but the dimensions are {', '.join(dims)}"
+            f"at={text!r} has {number_of(len(parts), 'part')}, but the dimensions are"
+            f" {', '.join(dims)}"
         )
     return [_along(*each) for each in zip(parts, dims, shape, strict=True)]
 
@@ -232,14 +233,16 @@ def _along(text: str, dim: str, length: int) -> Along:
     first, *others = (int(each) if each else None for each in parts)
     if not others:
         if first is None or first >= length:
-            raise InvalidRequestError(f"{dim} has {length} elements, so there is no {first}")
+            raise InvalidRequestError(
+                f"{dim} has {number_of(length, 'element')}, so there is no {first}"
+            )
         return first
     last, step = (*others, None)[:2]
     if step == 0:
         raise InvalidRequestError(f"{text!r} for {dim}: a step is 1 or more")
     chosen = range(length)[first:last:step]
     if not chosen:
-        raise InvalidRequestError(f"{text!r} takes none of the {length} elements of {dim}")
+        raise InvalidRequestError(f"{text!r} takes no element of {dim}, which has {length}")
     return chosen
 
 

@@ -149,7 +149,7 @@ class Hdf5Bytes:
         """Raise unless the range is inside the file."""
         if length < 0 or address < 0 or address + length > self.end_address:
             raise SourceFormatError(
-                f"{structure} lies outside of the file of {self.reader.size_bytes} bytes",
+                f"{structure} lies outside of the file of size {self.reader.size_bytes}",
                 self.place(address, length),
             )
 

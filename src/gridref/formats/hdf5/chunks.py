@@ -131,7 +131,7 @@ class IndexRequest:
         rank = len(self.layout.chunk_shape)
         if len(self.shape) != rank or len(self.max_shape) != rank:
             raise SourceFormatError(
-                f"the data layout has {rank} dimensions, the dataset has {len(self.shape)}"
+                f"the data layout has rank {rank}, the dataset has rank {len(self.shape)}"
             )
         if self.n_chunks > _MAX_GRID:
             raise UnsupportedFeatureError(
