@@ -27,7 +27,7 @@ def coordinate_names(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any
 
     `attrs` are those of the group.
     """
-    labels = {name for name, array in arrays.items() if array.dims == (name,)}
+    labels = {name for name, array in arrays.items() if array.is_index(name)}
     return labels | (listed_coordinates(arrays.values(), attrs) & arrays.keys())
 
 

@@ -134,7 +134,7 @@ class Overviews(SheetWriter[OverviewEntry, LevelSheet, LevelsPlan]):
     ) -> tuple[LevelSheet, LevelsPlan]:
         """A sheet with the levels of a box, and how it is written."""
         part = isel(array, {axis: slice(*along) for axis, along in enumerate(box)})
-        is_label = array.dims == (self.path.rpartition("/")[2],)
+        is_label = array.is_index(self.path)
         dtype = np.dtype(np.float64) if is_label and array.dtype.kind in "iu" else array.dtype
         coarsening = coarsening_of(overview, array, dtype)
         is_near = is_local(resolved_url(overview.to, base.folder.url))

@@ -113,7 +113,7 @@ def arranged(
     known = {
         path: _labels(array, left, read)
         for path, array in arrays.items()
-        if _is_index(path, array, dim)
+        if array.dims == (dim,) and array.is_index(path)
     }
     theirs = None
     if dim in known and left.size:
@@ -142,7 +142,11 @@ def _arranged_at_ends(
 ) -> Arrangement | None:
     """The same if all go before or after the catalog, by the labels at its ends; else None."""
     n, index = _extent(base, dim), base.arrays.get(dim)
-    others = [path for path, array in base.all_arrays().items() if _is_index(path, array, dim)]
+    others = [
+        path
+        for path, array in base.all_arrays().items()
+        if array.dims == (dim,) and array.is_index(path)
+    ]
     if index is None or others != [dim] or index.shape != (n,) or n < len(ENDS):
         return None
     try:
@@ -249,10 +253,6 @@ def _extent(base: VirtualGroup, dim: str) -> int:
     if not lengths:
         raise InvalidRequestError(f"no array of the catalog has a dimension {dim!r}")
     return max(lengths)
-
-
-def _is_index(path: str, array: VirtualArray, dim: str) -> bool:
-    return array.dims == (dim,) and path.rpartition("/")[2] == dim
 
 
 def _span(

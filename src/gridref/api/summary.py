@@ -66,7 +66,7 @@ def layout_line(
 
 def group_line(group: VirtualGroup) -> list[str]:
     """How to open the variables, where all of them are in groups below."""
-    held = [name for name, array in group.arrays.items() if array.ndim and array.dims != (name,)]
+    held = [name for name, array in group.arrays.items() if array.ndim and not array.is_index(name)]
     if held or not group.groups:
         return []
     names = [*group.groups]
@@ -81,7 +81,7 @@ def _order(dim: str, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
     arrays = group.all_arrays()
     if kept:
         return f"in the given order ({kept[0]})"
-    if not any(a.dims == (dim,) == (path.rpartition("/")[2],) for path, a in arrays.items()):
+    if not any(a.dims == (dim,) and a.is_index(path) for path, a in arrays.items()):
         return "in the given order (nothing labels it)"
     index = arrays.get(dim)
     if index is None or dim not in ends or "scale_factor" in index.attrs:

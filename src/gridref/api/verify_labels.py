@@ -120,7 +120,7 @@ class Labels:
         name = path.rpartition("/")[2]
         if path in self._replaced:
             return "labels from names, attributes or options were asked for in place of the files'"
-        if array.dims == (name,):
+        if array.is_index(name):
             first = self.rules.join == "override" and name not in self._growing
             return (
                 Message(
@@ -296,7 +296,7 @@ class LabelsOfFile:
     def _own(self, name: str, array: VirtualArray, place: _Place) -> Own | None:
         """The file's variable that a label of the cube stands for."""
         original, beside = place.original, place.located.name
-        if array.dims == (name,):
+        if array.is_index(name):
             axis = place.axis_in_file(name)
             own = None if axis is None else original.labels(beside, axis)
             if own is not None:

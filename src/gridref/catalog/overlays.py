@@ -360,7 +360,9 @@ class OverviewOpener:
             if (name := each.array.rpartition("/")[2]) in group.arrays
             and is_current(each, group.arrays[name])
         }
-        images = {name: each for name, each in current.items() if not _labels(group, name)}
+        images = {
+            name: each for name, each in current.items() if not group.arrays[name].is_index(name)
+        }
         for level in range(1, max((each.n_levels for each in images.values()), default=0) + 1):
             if group_of_level(level) not in groups:
                 groups[group_of_level(level)] = self._group(group, images, current, level)
@@ -458,10 +460,6 @@ def _only[G: VirtualGroup](group: G, entry: Any) -> G:
     return only
 
 
-def _labels(group: VirtualGroup, name: str) -> bool:
-    return group.arrays[name].dims == (name,)
-
-
 def _attributes(
     base: VirtualArray, entry: OverviewEntry, level: int, dims: tuple[str, ...]
 ) -> dict[str, Any]:
@@ -469,7 +467,7 @@ def _attributes(
     attrs = dict(base.attrs)
     for name in ("actual_range", "bounds", "coordinates", "DIMENSION_LABELS"):
         attrs.pop(name, None)
-    if base.dims == (entry.array.rpartition("/")[2],):
+    if base.is_index(entry.array):
         return attrs
     coarse = [dim for dim, factor in zip(dims, entry.factors, strict=True) if factor > 1]
     method = "".join(f"{dim}: " for dim in coarse) + CELL_METHODS[entry.method]

@@ -82,6 +82,11 @@ class Column:
         """The variable in the first input that has it."""
         return self.arrays[0]
 
+    @property
+    def is_index(self) -> bool:
+        """Whether it labels a dimension in the first input: `join` says what becomes of labels."""
+        return self.first.is_index(self.name)
+
     def cases(self, text: Callable[[Kind], str]) -> dict[str, list[int]]:
         """Files grouped by a text that describes their kind."""
         cases: dict[str, list[int]] = {}

@@ -158,7 +158,7 @@ class Hypercube(Placement):
         held, notes = self.held_dims(column), task.notes
         if any(dim not in self.labels for dim in held):
             return None
-        if column.first.dims == (column.name,):  # labels: `join` says what becomes of them
+        if column.is_index:
             return held
         asked = notes.options.repeated.get(column.name) == "all" or column.path in notes.told
         if asked and not held:

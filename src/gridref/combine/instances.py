@@ -144,7 +144,7 @@ class Instances:
             name: expand_dims(array, 0, self.instance)
             for name, array in group.arrays.items()
             if self.sample_of(array) is None
-            and array.dims != (name,)
+            and not array.is_index(name)
             and "grid_mapping_name" not in array.attrs
             and (array.ndim == 0 or name not in shared or rules.repeat_rule(name) == "all")
             and rules.repeated.get(name) != "minimal"

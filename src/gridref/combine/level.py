@@ -66,7 +66,7 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     """A variable without the dimension: one for all files, or repeated where that is asked for."""
     notes = task.notes
     _note_absent(column, column.files, "kept from the files that have it", notes)
-    is_index = column.first.dims == (column.name,)  # labels: `join` says what becomes of them
+    is_index = column.is_index
     if column.path in notes.told:
         along = task.placement.dims_of_files(column, task)
         return _repeat(column, along, lengths, task)
@@ -271,7 +271,7 @@ def combine_columns(
         for name, column in columns.items()
         if (aligned := align_dimensions(column, growing, notes)) is not None
     }
-    own = {name for name, column in columns.items() if column.first.dims == (name,)}
+    own = {name for name, column in columns.items() if column.is_index}
     flips = {dim: files for dim, files in inherited.flips.items() if dim not in own}
     flips |= find_flips(columns, growing, values, notes)
     columns = {name: flip_files(column, flips) for name, column in columns.items()}

@@ -111,7 +111,7 @@ def plane_dims(group: VirtualGroup, x: str, y: str) -> tuple[str, str]:
     """What a group calls columns and rows, where not as asked for."""
     if any({x, y} <= {*array.dims} for array in group.arrays.values()):
         return x, y
-    index = {n: direction(a.attrs) for n, a in group.arrays.items() if a.dims == (n,)}
+    index = {n: direction(a.attrs) for n, a in group.arrays.items() if a.is_index(n)}
     found = {way: name for name, way in reversed(index.items())}
     return found.get("x", x), found.get("y", y)
 

@@ -105,7 +105,7 @@ def with_labels_at_hand(groups: Iterable[VirtualGroup], read: Read, kept: Kept) 
     """
     values = Values(read)
     arrays = (pair for group in groups for pair in group.all_arrays().items())
-    values.read_together((a for path, a in arrays if a.dims == (path.rpartition("/")[2],)), kept)
+    values.read_together((a for path, a in arrays if a.is_index(path)), kept)
     return values.of
 
 

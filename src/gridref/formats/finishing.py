@@ -188,7 +188,7 @@ def _keep_labels(group: VirtualGroup, file: ScanFile, at_hand: AtHand) -> None:
     """Keep the stored bytes of labels that are a single chunk of a local file."""
     for _, part in group.walk():
         for name, array in part.arrays.items():
-            if array.dims != (name,) or len(array.manifests) != 1:
+            if not array.is_index(name) or len(array.manifests) != 1:
                 continue
             rows = array.manifests[0]
             if not isinstance(rows, ChunkManifest) or rows.n_rows != 1 or rows.state[0] != _RANGE:
@@ -202,7 +202,7 @@ def _keep_labels(group: VirtualGroup, file: ScanFile, at_hand: AtHand) -> None:
 def _coordinates(group: VirtualGroup) -> Iterator[VirtualArray]:
     referred = referred_names(group.arrays.values())
     for name, array in group.arrays.items():
-        if array.dims == (name,) or name in referred:
+        if array.is_index(name) or name in referred:
             yield array
 
 

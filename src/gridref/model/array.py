@@ -434,6 +434,10 @@ class VirtualArray(Picklable):
         """Dimensions with their lengths, as xarray shows them: ``(time: 31, lat: 10)``."""
         return f"({', '.join(map('{}: {}'.format, self.dims, self.shape))})"
 
+    def is_index(self, path: str) -> bool:
+        """Whether the array at a path labels its one dimension: both have the same name."""
+        return self.dims == (path.rpartition("/")[2],)
+
     def __repr__(self) -> str:
         return (
             f"<VirtualArray {self.sizes_text} {self.dtype} in {number_of(self.n_blocks, 'block')}>"

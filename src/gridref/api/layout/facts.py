@@ -193,7 +193,7 @@ class Facts:
         named = listed_coordinates(held[0].values(), {})
         orders: dict[str, set[tuple[int, ...]]] = {}
         for path, array in held[0].items():
-            if array.ndim != 1 or _is_index(path, array) or not is_time_like(array.attrs):
+            if array.ndim != 1 or array.is_index(path) or not is_time_like(array.attrs):
                 continue
             (dim,) = array.dims
             if largest is None or dim not in largest.dims:
@@ -230,7 +230,7 @@ class Facts:
     def _indexes(self) -> list[VirtualArray]:
         """Coordinates of dimensions, of all files."""
         paths = (pair for group in self.groups for pair in group.all_arrays().items())
-        return [array for path, array in paths if _is_index(path, array)]
+        return [array for path, array in paths if array.is_index(path)]
 
     @cached_property
     def uneven(self) -> list[str]:
@@ -293,7 +293,7 @@ class Facts:
         labels = {
             (path, self.read(array).tobytes())
             for path, array in arrays.items()
-            if _is_index(path, array) and array.dims[0] not in self.varying
+            if array.is_index(path) and array.dims[0] not in self.varying
         }
         bases = (TimeBase.of(array.attrs) for array in arrays.values())
         calendars = {_ALIKE.get(base.calendar, base.calendar) for base in bases if base is not None}
@@ -576,12 +576,8 @@ def _variables(group: VirtualGroup) -> set[str]:
     return {
         path
         for path, array in arrays.items()
-        if array.ndim and array.dims != (path.rpartition("/")[2],) and path not in bounds
+        if array.ndim and not array.is_index(path) and path not in bounds
     }
-
-
-def _is_index(path: str, array: VirtualArray) -> bool:
-    return array.dims == (path.rpartition("/")[2],)
 
 
 def _by_path(groups: Sequence[VirtualGroup]) -> list[list[VirtualArray]]:
@@ -615,7 +611,7 @@ def varying_dims(groups: Sequence[VirtualGroup], read: Read) -> list[str]:
         path
         for arrays in held
         for path, array in arrays.items()
-        if array.dims == (path.rpartition("/")[2],) and array.size
+        if array.is_index(path) and array.size
     )
     varying = [path for path in paths if _varies([arrays.get(path) for arrays in held], read)]
     return list(dict.fromkeys(path.rpartition("/")[2] for path in varying))
@@ -706,7 +702,7 @@ def _times(group: VirtualGroup) -> list[str]:
     return [
         name
         for name, array in group.arrays.items()
-        if array.dims == (name,) and TimeBase.of(array.attrs) is not None
+        if array.is_index(name) and TimeBase.of(array.attrs) is not None
     ]
 
 

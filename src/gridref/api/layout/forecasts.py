@@ -373,7 +373,7 @@ def _coordinate(
     group: VirtualGroup, asked: str | None, names: tuple[str, ...], standard: str, option: str
 ) -> str:
     """The name of the coordinate of runs, or of steps."""
-    own = [name for name, array in group.arrays.items() if array.dims == (name,)]
+    own = [name for name, array in group.arrays.items() if array.is_index(name)]
     if asked is not None:
         if asked not in own:
             raise InvalidRequestError(f"no coordinate {asked!r}; there are {', '.join(own)}")

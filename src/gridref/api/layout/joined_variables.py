@@ -150,7 +150,7 @@ class Joining:
         if any(below[name] is not parts[name] for name in parts):
             group = group.with_changes(groups=below)
         kept = referred_names(group.arrays.values())
-        data = [n for n, a in group.arrays.items() if a.dims != (n,) and n not in kept]
+        data = [n for n, a in group.arrays.items() if not a.is_index(n) and n not in kept]
         for name in filter(by.resembles, data):
             key = ("names", path + name, "left as it is")
             self._note(key, f"nearly like {by.pattern.text}", file)

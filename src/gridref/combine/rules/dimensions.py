@@ -136,7 +136,7 @@ def find_flips(
     flips: dict[str, dict[int, int]] = {}
     for name, column in columns.items():
         array = column.first
-        if array.dims != (name,) or name in growing or array.shape[0] < 2:
+        if not array.is_index(name) or name in growing or array.shape[0] < 2:
             continue
         if array.dtype.kind not in "iuf" or not values.available(array):
             continue
@@ -291,7 +291,7 @@ def stack_columns(columns: Mapping[str, Column], dim: str, notes: Notes) -> dict
     for name, column in columns.items():
         array = column.first
         is_label = name == dim and array.ndim == 0
-        is_index = array.dims == (name,)
+        is_index = array.is_index(name)
         kept = is_index or name in referred or array.ndim == 0
         if name in notes.options.repeated:
             kept = is_index or notes.options.repeated[name] != "all"

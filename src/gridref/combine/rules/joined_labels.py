@@ -70,7 +70,7 @@ def find_label_positions(
     """
     positions_of = {}
     for name, column in columns.items():
-        if name in growing or any(kind.array.dims != (name,) for kind in column.kinds):
+        if name in growing or any(not kind.array.is_index(name) for kind in column.kinds):
             continue
         positions = _label_positions(column, order, notes, values)
         if positions is not None:
@@ -186,7 +186,7 @@ def align_labels(
     values: Values,
 ) -> Column:
     """Align the arrays of all files with the common labels of their dimensions."""
-    if column.name in positions and column.first.dims == (column.name,):
+    if column.name in positions and column.is_index:
         joined = positions[column.name].labels
         return column.with_arrays([joined.with_changes(attrs=a.attrs) for a in column.arrays])
     concerned = [

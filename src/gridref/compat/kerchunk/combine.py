@@ -295,7 +295,7 @@ def _check_others(
 ) -> None:
     """Check that inputs have the same labels of the dimensions that they do not lie along."""
     for name, array in joined.arrays.items():
-        if array.dims != (name,) or name in mapped:
+        if not array.is_index(name) or name in mapped:
             continue
         lengths = {part.arrays[name].shape for part in parts if name in part.arrays}
         if lengths != {array.shape}:

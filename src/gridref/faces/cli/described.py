@@ -224,7 +224,7 @@ def _laid(group: VirtualGroup) -> Iterator[tuple[str, VirtualArray, dict[str, Vi
     known: dict[str, dict[str, VirtualArray]] = {"": {}}
     for path, part in group.walk():
         above = known[path.rpartition("/")[0]] if path else {}
-        own = {name: array for name, array in part.arrays.items() if array.dims == (name,)}
+        own = {name: array for name, array in part.arrays.items() if array.is_index(name)}
         labels = known[path] = {**above, **own}
         for name, array in part.arrays.items():
             if array.n_blocks > 1 and name not in labels:

@@ -122,7 +122,7 @@ def _of_coordinates(group: VirtualGroup) -> set[str]:
     """Paths of scalars and of coordinates of dimensions, and of their bounds."""
     found: set[str] = set()
     for path, part in group.walk():
-        names = {n for n, a in part.arrays.items() if a.ndim == 0 or a.dims == (n,)}
+        names = {n for n, a in part.arrays.items() if a.ndim == 0 or a.is_index(n)}
         bounds = {str(part.arrays[name].attrs.get("bounds")) for name in names}
         found |= {f"{path}/{n}" if path else n for n in names | (bounds & {*part.arrays})}
     return found

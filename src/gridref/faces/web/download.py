@@ -110,7 +110,7 @@ class Selected:
 
         level = Level.of(group, path)
         listed = listed_coordinates(holder.arrays.values(), holder.attrs)
-        names = [n for n, each in holder.arrays.items() if n in listed or each.dims == (n,)]
+        names = [n for n, each in holder.arrays.items() if n in listed or each.is_index(n)]
         take((below(own, name) for name in names), is_label=True)
         take((*level.coordinates, *level.located_by), is_label=True)
         coordinates = frozenset(others)

@@ -144,7 +144,7 @@ def _coordinates(group: VirtualGroup) -> Iterator[tuple[str, VirtualArray]]:
     """Coordinate variables in the sense of CF (1.2): named as their only dimension."""
     for path, array in group.all_arrays().items():
         name = path.rpartition("/")[2]
-        if array.dims == (name,) and array.size and array.dtype.kind in "iuf":
+        if array.is_index(name) and array.size and array.dtype.kind in "iuf":
             yield path, array
 
 

@@ -90,7 +90,7 @@ def _referred(array: VirtualArray) -> Sequence[str]:
 
 def _of_array(name: str, array: VirtualArray, beside: Collection[str]) -> Iterator[tuple[str, str]]:
     """What an array is called, by fields; `beside` names those that are about others."""
-    is_coordinate = array.dims == (name,) or not array.ndim or name in beside
+    is_coordinate = array.is_index(name) or not array.ndim or name in beside
     yield "coordinate" if is_coordinate else "variable", name
     if text := text_of(array.attrs, "standard_name"):
         yield "coordinate" if is_coordinate else "standard_name", text

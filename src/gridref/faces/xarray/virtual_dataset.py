@@ -156,7 +156,7 @@ def group_to_dataset(group: VirtualGroup, reader: Reader, loading: Loading) -> x
     """
     arrays = group.arrays
     arrays_with_units = _with_parents_units(arrays)
-    labels = {name for name, array in arrays.items() if array.dims == (name,)}
+    labels = {name for name, array in arrays.items() if array.is_index(name)}
     wanted = labels if loading.loadable_variables is None else names_of(loading.loadable_variables)
     variables: dict[str, xr.Variable] = {}
     indexes: dict[str, Index] = {}
