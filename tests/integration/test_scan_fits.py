@@ -168,6 +168,17 @@ def is_of_storage(keyword: str) -> bool:
     return keyword in named or keyword.startswith("NAXIS")
 
 
+def test_texts_that_are_continued_between_doubled_quotes(tmp_path: Path) -> None:
+    """Astropy cuts long texts anywhere, also between two quotes that stand for one."""
+    path = tmp_path / "long.fits"
+    header = fits.Header()
+    for n_before in range(60, 70):
+        header[f"TEXT{n_before}"] = "x" * n_before + "'q" * 40
+    fits.PrimaryHDU(np.zeros((2, 2), "i2"), header).writeto(path)
+    attrs = gridref.scan(path).attrs
+    assert {key: attrs[key] for key in header} == dict(header)
+
+
 def test_attributes_make_the_same_world_coordinates(tmp_path: Path) -> None:
     values, plane = np.zeros((30, 40), "i2"), WCS(naxis=2)
     plane.wcs.ctype, plane.wcs.crval = ["RA---TAN", "DEC--TAN"], [83.6, 22.0]

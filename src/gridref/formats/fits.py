@@ -191,6 +191,8 @@ _VALUE = re.compile(
     r"\s*(?:'(?P<text>(?:''|[^'])*)'|(?P<plain>[^/]*?))\s*(?:/.*)?$",
     re.DOTALL,
 )
+_CUT = re.compile(r"\s*'(?P<text>.*)'", re.DOTALL)
+"""A text that begins or ends between two quotes that stand for one, as astropy continues it."""
 _INTEGER = re.compile(r"[+-]?\d{1,300}")
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([EDed][+-]?\d+)?")
 _MAX_INTEGER = 1 << 63
@@ -353,17 +355,17 @@ def _cards(text: str) -> dict[str, Any]:
     """Values by keyword."""
     values: dict[str, Any] = {}
     lines: dict[str, list[str]] = {}
-    continued: str | None = None
+    continued, raw = "", ""
     for start in range(0, len(text), _CARD_BYTES):
         card = text[start : start + _CARD_BYTES]
         keyword = card[:8].rstrip()
         if keyword == "CONTINUE":
-            if continued is not None:
-                more = str(_value(card[8:]) or "")
-                values[continued] = values[continued][:-1] + more
-                continued = continued if more.endswith("&") else None
+            if continued:
+                raw = raw[:-1] + _raw_text(card[8:])
+                values[continued] = raw.replace("''", "'")
+                continued = continued if raw.endswith("&") else ""
             continue
-        continued = None
+        continued = ""
         if keyword in _TEXTS:
             lines.setdefault(keyword, []).append(card[8:].rstrip())
             continue
@@ -386,9 +388,16 @@ def _cards(text: str) -> dict[str, Any]:
         if value is None or not keyword or is_known:
             continue
         values[keyword] = value
-        if isinstance(value, str) and value.endswith("&"):
-            continued = keyword
+        raw = _raw_text(field) if isinstance(value, str) else ""
+        continued = keyword if raw.endswith("&") else ""
     return values | {keyword: "\n".join(each) for keyword, each in lines.items()}
+
+
+def _raw_text(field: str) -> str:
+    """The text in a card, its quotes doubled; empty if it has none."""
+    match = _VALUE.match(field)
+    match = match if match is not None and match["text"] is not None else _CUT.match(field)
+    return "" if match is None else match["text"].rstrip()
 
 
 def _value(field: str) -> Any:
