@@ -105,7 +105,9 @@ def says(message: str, parts: list[str]) -> bool:
     for part in parts:
         found = message.find(part, place)
         if found < 0:
-            last = next(n for n in range(len(part), -1, -1) if message[place:].endswith(part[:n]))
+            rest = message[place:]
+            longest = min(len(part), len(rest))
+            last = next(n for n in range(longest, -1, -1) if rest.endswith(part[:n]))
             return n_same + last > 7
         n_same += len(part)
         place = found + len(part)

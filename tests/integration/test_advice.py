@@ -40,29 +40,28 @@ Cells = dict[tuple[Any, ...], list[Any]]
 _TOKEN = r"""\b([a-z_]+)=("[^"]*"|'[^']*'|\[[^\]]*\]|[A-Z]\w+\([^)]*\)|True|False|\d+)?(?![\w=])"""
 
 
-@cache
-def _parameters() -> frozenset[str]:
-    """Names of all options: parameters of functions, and fields of classes, of the package."""
-    names = set()
-    for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.arg):
-                names.add(node.arg)
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                names.add(node.target.id)
-    return frozenset(names)
+def _nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-def _texts(path: Path) -> Iterator[str]:
+def _parameters(nodes: list[ast.AST]) -> Iterator[str]:
+    """Names of options: parameters of functions, and fields of classes."""
+    for node in nodes:
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def _texts(nodes: list[ast.AST]) -> Iterator[str]:
     """The strings of a module that are no docstrings; what is filled in is an ellipsis."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     passed = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr):
             passed.add(id(node.value))
         elif isinstance(node, ast.JoinedStr):
             passed |= {id(value) for value in node.values}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr) and id(node) not in passed:
             yield "".join(
                 str(value.value) if isinstance(value, ast.Constant) else "…"
@@ -76,35 +75,42 @@ def _texts(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def _named(path: Path) -> Iterator[str]:
+def _named(nodes: list[ast.AST]) -> Iterator[str]:
     """The options that messages of a module name, as Python writes them."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             values = [each.value if isinstance(each, ast.Constant) else ... for each in node.args]
             if node.func.id == "Option" and values[0] is not ...:
                 yield f"{Option(*values)}".replace("=...", "=") if values[2:] == [] else values[2]
 
 
+@cache
+def _package() -> tuple[frozenset[str], dict[str, tuple[list[str], list[str]]]]:
+    """The names of all options of the package, and of each module its texts and named options."""
+    names, said = set(), {}
+    for path in ROOT.rglob("*.py"):
+        nodes = _nodes(path)
+        names.update(_parameters(nodes))
+        said[path.relative_to(ROOT).as_posix()] = list(_texts(nodes)), list(_named(nodes))
+    return frozenset(names), said
+
+
 def _advice_in(text: str) -> Iterator[str]:
     for match in re.finditer(_TOKEN, text):
         name, value = match.groups()
-        if name in _parameters():
+        if name in _package()[0]:
             plain = "" if value is None or value[0] == "[" else value.replace('"', "'")
             yield f"{name}={plain}"
 
 
-@cache
 def recommended() -> frozenset[tuple[str, str]]:
     """Each place of the package with each option that it names."""
     found = set()
-    for path in ROOT.rglob("*.py"):
-        where = path.relative_to(ROOT).as_posix()
+    for where, (texts, named) in _package()[1].items():
         if where.startswith(("faces/cli/", "faces/http/", "faces/picture", "faces/web/")):
             continue  # help of the options themselves; code and drawings of pages
-        for text in _texts(path):
-            is_sentence = " " in text and "<" not in text
-            found |= {(where, each) for each in _advice_in(text) if is_sentence}
-        found |= {(where, each) for text in _named(path) for each in _advice_in(text)}
+        sentences = [text for text in texts if " " in text and "<" not in text]
+        found |= {(where, each) for text in sentences + named for each in _advice_in(text)}
     for row in re.findall(r"^\| `([a-z-]+)` \|.*\|(.*)\|$", PAGE.read_text("utf-8"), re.MULTILINE):
         found |= {(f"errors.md {row[0]}", each) for each in _advice_in(row[1])}
     return frozenset(found)
@@ -890,8 +896,8 @@ def test_advice_is_found(tmp_path: Path) -> None:
         "def f(n):\n    \"join='left'\"\n    return f\"{n} differ; join='outer' fills in\"\n"
         "def g(n):\n    return Message(f'{n}: ', Option('join', 'inner'), Option('join', n))\n"
     )
-    assert [token for text in _texts(module) for token in _advice_in(text)] == ["join='outer'"]
-    named = [token for text in _named(module) for token in _advice_in(text)]
+    assert [token for text in _texts(_nodes(module)) for token in _advice_in(text)] == ["join='outer'"]
+    named = [token for text in _named(_nodes(module)) for token in _advice_in(text)]
     assert named == ["join='inner'", "join="]
 
 

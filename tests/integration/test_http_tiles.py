@@ -13,6 +13,7 @@ import netCDF4
 import numpy as np
 import pyproj
 import pytest
+import scipy.spatial
 from matplotlib import colormaps
 from rasterio.transform import from_origin
 from rasterio.warp import Resampling, reproject
@@ -332,9 +333,8 @@ def nearest(places: Any, z: int, x: int, y: int) -> tuple[Any, Any]:
     north = np.degrees(np.arctan(np.sinh(np.pi * (1 - 2 * (y + middles) / 2**z))))
     pixels = on_ball(*np.meshgrid((x + middles) / 2**z * 360 - 180, north)).reshape(-1, 3)
     elements = np.nan_to_num(on_ball(*places).reshape(-1, 3))  # those without a place are far
-    closeness = [part @ elements.T for part in np.array_split(pixels, 16)]
-    found = np.concatenate([each.argmax(1) for each in closeness])
-    far = 6371 * np.arccos(np.clip(np.concatenate([each.max(1) for each in closeness]), -1, 1))
+    chords, found = scipy.spatial.KDTree(elements).query(pixels)
+    far = 2 * 6371 * np.arcsin(chords / 2)
     return found.reshape(len(middles), -1), far.reshape(len(middles), -1)
 
 
