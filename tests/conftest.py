@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import ssl
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 # netCDF4 names its own plugins to child processes, and h5py cannot use those.
@@ -41,6 +43,8 @@ settings.register_profile(
 )
 # No machine loses its power in a test: what is written need not be on the disk before it goes on.
 os.fsync = lambda descriptor: None
+# httpx reads all certificates at each call, in 20 ms. No server of the tests needs them.
+ssl.create_default_context = cache(ssl.create_default_context)
 # What this user built is remembered in a folder of the tests, not in that of whoever runs them.
 _STATE = tempfile.TemporaryDirectory(prefix="gridref-tests-")
 os.environ["GRIDREF_STATE"] = _STATE.name
