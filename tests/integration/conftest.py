@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,22 @@ def months(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """Files of as many months as the module says."""
     folder = tmp_path_factory.mktemp("months")
     return [month(folder, number) for number in range(request.module.N_MONTHS)]
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """A Dask cluster of two processes, for all modules: starting one takes seconds."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Any) -> Iterator[Any]:
+    with cluster.get_client() as client:
+        yield client
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -836,15 +835,6 @@ def test_without_icechunk_the_extra_is_named(
 
 MAPS: dict[str, Any] = {"chunks": {"time": 2}, "shards": {"time": 4}}
 """Six shards, each of which can be written by itself."""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        yield cluster
 
 
 @pytest.fixture

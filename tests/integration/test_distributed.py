@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from traceback import format_exception
@@ -219,50 +219,12 @@ def test_encodings_that_other_processes_found_are_equal_to_ours(sixty_files: Pat
     assert mine["x"].encodings[0] == theirs["x"].encodings[0]
 
 
-@pytest.mark.long
-def test_a_cluster_scans_and_a_worker_that_dies_costs_nothing(
-    sixty_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("gridref.api.scan.FILES_PER_TASK", 4)
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        killed: list[int] = []
-
-        def kill_one(n_done: int, n_files: int) -> None:
-            if not killed:
-                killed.append(next(iter(client.run(os.getpid).values())))
-                os.kill(killed[0], signal.SIGKILL)
-
-        values, _ = built(sixty_files, tmp_path / "work", executor=client, progress=kill_one)
-        assert_is_the_archive(values)
-        assert killed
-        values, _ = built(sixty_files, tmp_path / "again", executor=cluster.scheduler_address)
-        assert_is_the_archive(values)
-
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning"),
     pytest.mark.filterwarnings("ignore:The specified chunks separate the stored chunks"),
 ]
 
 N_DAYS = (31, 28, 31)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -54,17 +53,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
             file.attrs["history"] = f"written {number}"
         start += n_steps
     return folder
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +121,7 @@ def test_columns_come_back_and_no_object_for_each_file(
 
 @pytest.mark.long
 def test_a_cluster_that_loses_a_worker_gives_the_same_catalog(
-    client: Any, archive: Path, alone: Any, tmp_path: Path
+    cluster: Any, client: Any, archive: Path, alone: Any, tmp_path: Path
 ) -> None:
     killed: list[int] = []
 
@@ -144,6 +132,8 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_catalog(
 
     assert known(tmp_path / "cube.gridref", archive, executor=client, progress=kill_one) == alone
     assert killed
+    address = cluster.scheduler_address
+    assert known(tmp_path / "again.gridref", archive, executor=address) == alone
 
 
 @pytest.fixture(scope="module")
