@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wheels import install, run_python
+from tests.wheels import run_python, unpack
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -20,13 +20,13 @@ def blocks(section: str, language: str) -> list[str]:
 
 
 def installed(folder: Path) -> Path:
-    """The package of the walk, installed."""
+    """The package of the walk, as it is when installed."""
     (scanner,) = blocks("Adding a format", "python")
     codec = blocks("Adding a codec", "python")[0]
     (project,) = blocks("Adding a codec", "toml")
     settings = tomllib.loads(project)["project"]
     files = {"bytegrid/__init__.py": scanner, "bytegrid/codec.py": codec}
-    return install(
+    return unpack(
         folder / "site", settings["name"], files, settings["entry-points"], settings["version"]
     )
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 import traceback
 from functools import cache
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +13,7 @@ from typer.testing import CliRunner
 from gridref import errors
 from gridref.errors import PROBLEM_CAUSES, GridrefError
 from gridref.faces.cli import app
+from tests.command import run_command
 from tests.shared_data import ROOT
 
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
@@ -60,8 +58,7 @@ def test_the_command_line_spells_options_as_commands_do() -> None:
 
 
 def test_errors_say_where_they_are_explained() -> None:
-    command = [Path(sys.executable).with_name("gridref"), "info", "nowhere.gridref"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command("info", "nowhere.gridref")
     assert done.stderr.endswith("(see gridref --explain catalog-not-found)\n")
     error = errors.ShortReadError("cut")
     assert traceback.format_exception(error)[-1].endswith("gridref --explain short-read\n")

@@ -896,7 +896,9 @@ def test_advice_is_found(tmp_path: Path) -> None:
         "def f(n):\n    \"join='left'\"\n    return f\"{n} differ; join='outer' fills in\"\n"
         "def g(n):\n    return Message(f'{n}: ', Option('join', 'inner'), Option('join', n))\n"
     )
-    assert [token for text in _texts(_nodes(module)) for token in _advice_in(text)] == ["join='outer'"]
+    assert [token for text in _texts(_nodes(module)) for token in _advice_in(text)] == [
+        "join='outer'"
+    ]
     named = [token for text in _named(_nodes(module)) for token in _advice_in(text)]
     assert named == ["join='inner'", "join="]
 

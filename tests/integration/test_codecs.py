@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,16 @@ from gridref.serve import reader as module
 from tests.shared_data import shared_files
 
 READ = """
-import sys, warnings
+import json, sys, warnings
 sys.modules["gridref"] = None
 warnings.simplefilter("ignore")
 import imagecodecs.zarr, numpy, zarr
 imagecodecs.zarr.register_codecs()
-array = zarr.open_group(sys.argv[1], mode="r")[sys.argv[2]]
-print(array.metadata.codecs[-1].to_dict()["name"], file=sys.stderr)
-numpy.save(sys.argv[3], array[...])
+for line in sys.stdin:
+    copy, name, saved = json.loads(line)
+    array = zarr.open_group(copy, mode="r")[name]
+    numpy.save(saved, array[...])
+    print(array.metadata.codecs[-1].to_dict()["name"], flush=True)
 """
 
 INTS = np.arange(40 * 30, dtype="i4").reshape(40, 30) // 7
@@ -53,17 +56,28 @@ def native_copy(source: Path, folder: Path) -> str:
     return str(folder / "copy")
 
 
-def read_without_gridref(copy: str, name: str) -> tuple[np.ndarray, str]:
+Reading = Callable[[str, str], tuple[np.ndarray, str]]
+
+
+@pytest.fixture(scope="module")
+def read_without_gridref() -> Iterator[Reading]:
     """Values of an array, and the name of its last codec."""
-    saved = f"{copy}.npy"
-    command = [sys.executable, "-c", READ, copy, name, saved]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return np.load(saved), done.stderr.splitlines()[-1]
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", READ]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+
+        def read(copy: str, name: str) -> tuple[np.ndarray, str]:
+            saved = f"{copy}.npy"
+            print(json.dumps([copy, name, saved]), file=process.stdin, flush=True)
+            codec = process.stdout.readline().strip()
+            return np.load(saved), codec
+
+        yield read
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("codec", HDF5)
-def test_filters_of_hdf5(tmp_path: Path, codec: str) -> None:
+def test_filters_of_hdf5(read_without_gridref: Reading, tmp_path: Path, codec: str) -> None:
     source = tmp_path / "a.h5"
     with h5py.File(source, "w") as file:
         file.create_dataset("v", data=INTS, chunks=(20, 10), **HDF5[codec])
@@ -73,7 +87,7 @@ def test_filters_of_hdf5(tmp_path: Path, codec: str) -> None:
 
 
 @pytest.mark.long
-def test_differences_along_rows_of_tiff(tmp_path: Path) -> None:
+def test_differences_along_rows_of_tiff(read_without_gridref: Reading, tmp_path: Path) -> None:
     source = tmp_path / "a.tif"
     tifffile.imwrite(source, INTS.astype("u2"), compression="zlib", predictor=2, tile=(16, 16))
     values, _ = read_without_gridref(native_copy(source, tmp_path), "image")
@@ -86,7 +100,9 @@ def test_differences_along_rows_of_tiff(tmp_path: Path) -> None:
     [("RICE_1", "imagecodecs_rcomp"), ("HCOMPRESS_1", "imagecodecs_hcomp")],
 )
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u2", "i4"])
-def test_tiles_of_fits(tmp_path: Path, compression: str, codec: str, dtype: str) -> None:
+def test_tiles_of_fits(
+    read_without_gridref: Reading, tmp_path: Path, compression: str, codec: str, dtype: str
+) -> None:
     source, values = tmp_path / "a.fits", INTS.astype(dtype)
     tiles = fits.CompImageHDU(values, compression_type=compression, tile_shape=(20, 15))
     fits.HDUList([fits.PrimaryHDU(), tiles]).writeto(source)
@@ -96,7 +112,9 @@ def test_tiles_of_fits(tmp_path: Path, compression: str, codec: str, dtype: str)
 
 
 @pytest.mark.parametrize("source", shared_files("tiff/features/*minisblack-1c-5b*"))
-def test_packed_integers_of_tiff(tmp_path: Path, source: Path) -> None:
+def test_packed_integers_of_tiff(
+    read_without_gridref: Reading, tmp_path: Path, source: Path
+) -> None:
     copy = native_copy(source, tmp_path)
     with tifffile.TiffFile(source) as file:
         expected = file.asarray()

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +26,7 @@ from gridref.faces.http import create_app
 from gridref.faces.web import front_page as searching
 from gridref.faces.web.publishing import publish
 from tests.by_name import by_name
+from tests.command import run_command, run_script
 from tests.http_server import nginx_serving
 from tests.many_catalogs import BOXES, VARIABLES, Made, made
 from tests.shared_data import ROOT
@@ -117,16 +116,10 @@ def test_the_lines_of_the_page_open_the_cube_elsewhere(
     page = httpx.get(f"{url}/site/array/tas.html").text
     code = html.unescape(re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page, re.DOTALL)[0])
     code += "\nimport numpy as np\nnp.save('tas.npy', cube.tas.values)\n"
+    (tmp_path / "code.py").write_text(code)
     stranger = {**os.environ, "GRIDREF_STATE": str(tmp_path / "elsewhere")}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=stranger,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_script(str(tmp_path / "code.py"), cwd=tmp_path, env=stranger, seconds=60)
+    assert done.returncode == 0, done.stdout
     got = np.load(tmp_path / "tas.npy")
     months = [folder / "data" / f"daily_2023-{month}.nc" for month in ("01", "02")]
     np.testing.assert_array_equal(got, np.concatenate([expected(m, "tas") for m in months]))
@@ -216,15 +209,8 @@ def test_names_and_attributes_are_escaped(place: tuple[Path, str]) -> None:
 def test_the_command(place: tuple[Path, str]) -> None:
     folder, url = place
     gridref.build(str(folder / "data" / "*.nc"), folder / "months.gridref", "time")
-    command = [str(Path(sys.executable).with_name("gridref")), "publish", "months.gridref", "out"]
-    where = ["--from", f"{folder}/data/", "--to", f"{url}/data/"]
-    done = subprocess.run(
-        [*command, "--base-url", f"{url}/out", *where],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    where = ["--base-url", f"{url}/out", "--from", f"{folder}/data/", "--to", f"{url}/data/"]
+    done = run_command("publish", "months.gridref", "out", *where, cwd=folder)
     assert done.returncode == 0, done.stderr
     written = [p for p in (folder / "out").rglob("*") if p.is_file()]
     own = [p for p in written if "months.gridref" not in p.parts[-2:-1]]
