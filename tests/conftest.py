@@ -92,9 +92,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Have no collection of garbage look at all tests and modules again."""
+    """Have garbage collected seldom, and never in what lasts: all tests and modules."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
 
 
 @pytest.fixture(scope="session")
