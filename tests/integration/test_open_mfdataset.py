@@ -256,8 +256,9 @@ def test_trees_of_many_files(tmp_path: Path) -> None:
         xr.testing.assert_identical(kept.load(), tree.load())
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
-    "name", ["ecearth_tas_uneven", "inm_rlds_uneven", "sam0_siconc_uneven", "roms_his_4"]
+    "name", ["ecearth_tas_uneven", "inm_rlds_uneven", "roms_his_4", "sam0_siconc_uneven"]
 )
 def test_real_files(shared_data: Path, name: str) -> None:
     files = sorted((shared_data / "families" / name).iterdir())

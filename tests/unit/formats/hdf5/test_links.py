@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from gridref.formats.hdf5.headers import read_header
 from gridref.formats.hdf5.links import Link, LinkKind, is_group, read_links
 from tests.hdf5_bytes import BufferReader, LocalReader
 from tests.shared_data import shared_files
-from tools.fuzz.hdf5_mutations import checked_spans, mend
+from tools.fuzz.hdf5_mutations import Span, checked_spans, mend
 
 FORMATS: list[dict[str, Any]] = [
     {"libver": "earliest"},
@@ -114,15 +116,20 @@ def test_shared_files(path: Path) -> None:
 # ---- corrupt ----------------------------------------------------------------------------
 
 
-def broken(tmp_path: Path, settings: dict[str, Any], change: Callable[[bytearray], None]) -> None:
-    """Read the root group of a file with many links after a change, with its checksums mended."""
-    path = tmp_path / "a.h5"
-    with h5py.File(path, "w", **settings) as file:
+@cache
+def many_links(libver: str) -> tuple[bytes, tuple[Span, ...]]:
+    """A file, and its structures that have checksums."""
+    content = io.BytesIO()
+    with h5py.File(content, "w", libver=libver) as file:
         for number in range(100):
             file.create_group(f"name{number:03}")
-    data = bytearray(path.read_bytes())
-    spans = checked_spans(bytes(data))
-    before = bytes(data)
+    return content.getvalue(), checked_spans(content.getvalue())
+
+
+def broken(libver: str, change: Callable[[bytearray], None]) -> None:
+    """Read the root group of a file with many links after a change, with its checksums mended."""
+    before, spans = many_links(libver)
+    data = bytearray(before)
     change(data)
     assert data != before
     mend(data, spans)
@@ -156,14 +163,12 @@ def put(data: bytearray, signature: bytes, place: int, value: bytes) -> None:
         (b"HEAP", 24, b"\xff" * 7, "outside of the file"),
     ],
 )
-def test_corrupt_symbol_tables(
-    tmp_path: Path, signature: bytes, place: int, value: bytes, reason: str
-) -> None:
+def test_corrupt_symbol_tables(signature: bytes, place: int, value: bytes, reason: str) -> None:
     with pytest.raises(SourceFormatError, match=reason):
-        broken(tmp_path, {"libver": "earliest"}, lambda data: put(data, signature, place, value))
+        broken("earliest", lambda data: put(data, signature, place, value))
 
 
-def test_a_symbol_table_that_goes_in_circles(tmp_path: Path) -> None:
+def test_a_symbol_table_that_goes_in_circles() -> None:
     def change(data: bytearray) -> None:
         start = data.index(b"TREE")
         data[start + 5] = 1  # its children are nodes like itself
@@ -172,7 +177,7 @@ def test_a_symbol_table_that_goes_in_circles(tmp_path: Path) -> None:
             data[at : at + 8] = start.to_bytes(8, "little")
 
     with pytest.raises(SourceFormatError, match="twice"):
-        broken(tmp_path, {"libver": "earliest"}, change)
+        broken("earliest", change)
 
 
 def test_names_that_overlap_are_refused(tmp_path: Path) -> None:
@@ -217,8 +222,6 @@ def test_names_that_overlap_are_refused(tmp_path: Path) -> None:
         (b"FHIB", 17, b"\xff" * 7, "outside of the file"),
     ],
 )
-def test_corrupt_dense_links(
-    tmp_path: Path, signature: bytes, place: int, value: bytes, reason: str
-) -> None:
+def test_corrupt_dense_links(signature: bytes, place: int, value: bytes, reason: str) -> None:
     with pytest.raises(GridrefError, match=reason):
-        broken(tmp_path, {"libver": "latest"}, lambda data: put(data, signature, place, value))
+        broken("latest", lambda data: put(data, signature, place, value))
