@@ -29,7 +29,7 @@ from gridref.errors import (
     SourceUnavailableError,
 )
 from gridref.forks import new_lock
-from gridref.io import is_absent, is_local, open_for_scan
+from gridref.io import LocalFiles, is_absent, is_local, open_for_scan
 from gridref.io.ahead import in_threads
 from gridref.io.parquet import BoundedParquet, TooMuchError
 from gridref.model.blocks import BlockTable
@@ -405,6 +405,8 @@ def table_of(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:
 
 _BLOCK_BYTES = 128 * 2**10
 _OPENED_AT_ONCE = 32
+_files = LocalFiles()
+"""Local tables of all catalogs: a server may show more than a process may have open."""
 _LARGE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 """What other writers may call texts and bytes."""
 
@@ -558,7 +560,11 @@ class TableFile:
         if self._content is not None:
             return io.BytesIO(self._content)
         file = open_for_scan(
-            self.address, self._storage_options, policy=self._policy, block_bytes=_BLOCK_BYTES
+            self.address,
+            self._storage_options,
+            policy=self._policy,
+            block_bytes=_BLOCK_BYTES,
+            shared=_files,
         )
         if file.size != self.entry.n_bytes:
             raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")

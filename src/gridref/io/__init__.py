@@ -30,7 +30,7 @@ from gridref.io.context import (
 )
 from gridref.io.faults import MAX_REQUESTS, RetryPolicy, is_absent, status_of, within_limit
 from gridref.io.identity import Buffer, Coverage, RangeFetcher, checksum_of, coverage_of, crc32c_of
-from gridref.io.local import read_file, refuse_names_alike
+from gridref.io.local import LocalFiles, read_file, refuse_names_alike
 from gridref.io.pool import IdentityCheck, SourcePool
 from gridref.io.remote import Beginnings
 from gridref.io.scan_file import ScanFile, collector_paused, describe_source, open_for_scan
@@ -45,6 +45,7 @@ __all__ = [
     "DataNames",
     "IdentityCheck",
     "Layouts",
+    "LocalFiles",
     "MergedReads",
     "Merging",
     "RangeFetcher",

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, override
 
 from gridref.errors import InvalidRequestError, Place, SourceUnavailableError
-from gridref.forks import new_lock
+from gridref.forks import new_lock, new_rlock
 from gridref.io.address import real_path
 from gridref.io.context import current_traffic, note_opened
 from gridref.io.faults import opens_no_more, unavailable
@@ -244,7 +244,7 @@ class LocalFiles:
     def __init__(self, max_open_files: int = 128) -> None:
         self._max_open_files = max(1, max_open_files)
         self._files: OrderedDict[_Key, OpenFile] = OrderedDict()
-        self._lock = new_lock()
+        self._lock = new_rlock()  # the garbage collector may call `forget` anywhere
 
     def open(self, path: str, policy: SourcePolicy | None = None) -> OpenFile:
         """The open file of a path, if a policy allows it."""
@@ -260,17 +260,17 @@ class LocalFiles:
             file = OpenFile(path, policy)
         with self._lock:
             file = self._files.setdefault(_key(path, policy), file)
-            while len(self._files) > self._max_open_files:
-                self._files.popitem(last=False)
+            for old in list(self._files)[: -self._max_open_files]:
+                self._files.pop(old, None)
         return file
 
     def opened(self, path: str, policy: SourcePolicy | None = None) -> OpenFile | None:
         """The open file of a path, if it is open already and was opened under the same policy."""
         key = _key(path, policy)
         with self._lock:
-            file = self._files.get(key)
+            file = self._files.pop(key, None)
             if file is not None:
-                self._files.move_to_end(key)
+                self._files[key] = file
             return file
 
     def forget(self, path: str, policy: SourcePolicy | None = None) -> None:

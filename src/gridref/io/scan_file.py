@@ -21,9 +21,10 @@ import io
 import os
 import sys
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, override
 
 import numpy as np
@@ -44,7 +45,7 @@ from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_rea
 from gridref.io.context import BLOCK_BYTES, Layouts, current_context, current_traffic, note_opened
 from gridref.io.faults import RetryPolicy
 from gridref.io.identity import RangeFetcher
-from gridref.io.local import AsOnAServer, OpenFile
+from gridref.io.local import AsOnAServer, LocalFiles, OpenFile
 from gridref.io.remote import RemoteFiles
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
@@ -85,6 +86,7 @@ def open_for_scan(
     max_readahead_bytes: int = 2**20,
     max_cached_bytes: int = 64 * 2**20,
     retry: RetryPolicy | None = None,
+    shared: LocalFiles | None = None,
 ) -> ScanFile:
     """Open a file for parsing.
 
@@ -102,6 +104,8 @@ def open_for_scan(
         For remote files: unit of reading, most bytes to read ahead, and most bytes to keep.
     retry
         For remote files: how to retry transient failures.
+    shared
+        For local files: keeps them open, some at a time. By default a file stays open.
 
     Raises
     ------
@@ -111,7 +115,7 @@ def open_for_scan(
     address = absolute_url(url)
     local, context = is_local(address), current_context()
     if local and context.reads is None:
-        return LocalScanFile(address, policy)
+        return LocalScanFile(address, policy, shared)
     files = AsOnAServer(address, policy) if local else _Unchanged(storage_options, retry, policy)
     layouts = context.layouts or Layouts()
     is_usual = block_bytes == BLOCK_BYTES and policy is None
@@ -307,16 +311,31 @@ def _alone(error: GridrefError) -> GridrefError:
 class LocalScanFile(ScanFile):
     """A local file."""
 
-    def __init__(self, path: str, policy: SourcePolicy | None = None) -> None:
-        self._reader = OpenFile(path, policy)
+    def __init__(
+        self, path: str, policy: SourcePolicy | None = None, shared: LocalFiles | None = None
+    ) -> None:
+        self._forget: Callable[[], None] = lambda: None
+        if shared is None:
+            file = OpenFile(path, policy)
+            self._opened: Callable[[], OpenFile] = lambda: file
+        else:
+            self._opened = partial(shared.open, path, policy)
+            self._forget = partial(shared.forget, path, policy)
+            self._forget()  # of that name there may be another one now
         self._traffic = current_traffic()
-        super().__init__(replace(self._reader.describe(), policy=policy))
+        super().__init__(replace(self._opened().describe(), policy=policy))
+
+    @override
+    def close(self) -> None:
+        if not self.closed:
+            self._forget()
+        super().close()
 
     @override
     def _read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
         if len(offsets) == 1:
-            return self._fetch(self._reader, [offsets[0]], [offsets[0] + lengths[0]])
-        return self._fetch_merged(self._reader, offsets, lengths, LOCAL_MERGING)
+            return self._fetch(self._opened(), [offsets[0]], [offsets[0] + lengths[0]])
+        return self._fetch_merged(self._opened(), offsets, lengths, LOCAL_MERGING)
 
     @override
     def _fetch(

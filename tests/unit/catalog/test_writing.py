@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -26,6 +28,7 @@ from gridref.errors import (
     GridrefError,
     InvalidRequestError,
 )
+from gridref.io import LocalFiles
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Codec, Encoding
@@ -509,3 +512,21 @@ def test_the_root_file_is_strict_json_in_ascii(tmp_path: Path) -> None:
     document = json.loads(text, parse_constant=refuse)
     assert document["format"] == "gridref-catalog"
     assert document["snapshot"]["root"]["attributes"]["a"] == {"$float": "inf"}
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="Linux lists open files there")
+def test_tables_are_not_open_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridref.catalog.tables._files", LocalFiles(max_open_files=3))
+    write_catalog(group_of(1.0), tmp_path / "0")
+    for number in range(1, 9):
+        shutil.copytree(tmp_path / "0", tmp_path / str(number))
+    opened = [open_catalog(tmp_path / str(number)) for number in (*range(9), 0)]
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        for each in opened:
+            assert each.parts[0].chunks.table.read_rows(0, 5).num_rows == 5
+            assert each.source_list
+    assert len(os.listdir("/proc/self/fd")) == before + 3
+    del opened, each
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
