@@ -312,7 +312,7 @@ class Template:
 def _parsed(text: str) -> tuple[list[str], list[ast.expr]]:
     """The text around expressions, and the expressions."""
     pieces = _PIECES.split(text)
-    if "{{" in "".join(pieces[::2]) or "{%" in text:
+    if any(mark in text for mark in ("{%", "{#", "{{-", "{{+")) or "{{" in "".join(pieces[::2]):
         raise _refused(text, "it is no expression in double braces")
     parsed = []
     for expression in map(str.strip, pieces[1::2]):

@@ -139,6 +139,8 @@ def test_a_generated_array_is_read(tmp_path):
         "{{ i",
         "{{}}",
         "{% for x in y %}{{ i }}{% endfor %}",
+        "{{-i}}",  # Jinja removes the space around the braces
+        "{# a remark #}{{ i }}",
         "{{ '%999999d' % i }}",
         "{{ '%s' % i }}",
         "{{ 9999999999 * 9999999999 }}",
