@@ -482,6 +482,28 @@ def told(catalog: gridref.Catalog, cause: str) -> list[tuple[str, int]]:
     return [(row["value"], row["n_files"]) for row in rows if row["cause"] == cause]
 
 
+@pytest.mark.parametrize("layout", [gridref.Stack("member"), None])
+def test_a_member_of_an_ensemble_does_not_differ_from_the_others(
+    tmp_path: Path, layout: gridref.Stack | None
+) -> None:
+    for member in range(4):
+        values = xr.DataArray(np.full((2, 3), member), dims=("time", "x"))
+        if member == 3:
+            values = values.transpose()
+        dataset = xr.Dataset({"tas": values}, {"realization": member, "time": [0, 1]})
+        dataset.to_netcdf(tmp_path / f"{member}.nc")
+    files = [tmp_path / f"{member}.nc" for member in range(4)]
+    whole = gridref.build(files[:3], tmp_path / "whole.gridref", layout=layout)
+    cube = gridref.build(files[:2], tmp_path / "cube.gridref", layout=layout)
+    grown = cube.append(files[2])
+    told = [{**row, "n_files": 0} for row in whole.report().to_pylist() if row["cause"] != "layout"]
+    kept = [{**row, "n_files": 0} for row in grown.report().to_pylist() if row["cause"] != "layout"]
+    assert kept == told
+    assert ("repeated" in {row["cause"] for row in kept}) == (layout is not None)
+    turned = grown.append(files[3]).report().to_pylist()
+    assert ("dimensions", "tas") in {(row["cause"], row["variable"]) for row in turned}
+
+
 def test_gaps_that_are_filled_are_reported_no_more(tmp_path: Path) -> None:
     files = [four_days(tmp_path, f"a{n}", 4 * n) for n in range(8)]
     gridref.build([files[0], files[3], files[5], files[7]], tmp_path / "cube")

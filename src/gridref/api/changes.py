@@ -701,7 +701,7 @@ class _Growth:
             return values_of_standing(array) if is_standing(array) else read(array)
 
         done = combine(groups, dim, read=read_any, options=job.rules)
-        group = with_drifts(done, self.base.group.info.url)
+        group = self._with_drifts(done)
         before = self.base.group.all_arrays()
         edges = _edges(before, dim)
         lengths = [each if isinstance(each, Span) else _length(each, dim) for each in inputs]
@@ -731,11 +731,29 @@ class _Growth:
 
     def _reusing(self, done: Combination) -> Grown:
         """A combination with the whole catalog; blocks that it left unchanged are reused."""
-        group = with_drifts(done, self.base.group.info.url)
+        group = self._with_drifts(done)
         before = self.base.group.all_arrays()
         arrays = group.all_arrays()
         found = {path: reused(array, before.get(path)) for path, array in arrays.items()}
         return Grown(group, found, ends=done.ends)
+
+    def _with_drifts(self, done: Combination) -> VirtualGroup:
+        """The combined group, with the drifts of its files.
+
+        A variable that the catalog repeats along a dimension has it there and not in a new file:
+        that is the same drift once more.
+        """
+        group = with_drifts(done, self.base.group.info.url)
+        repeated = {
+            row["variable"]: {name: row[name] for name in ("cause", "value", "resolution")}
+            for row in self.base.root.snapshot.drifts
+            if row["cause"] == "repeated"
+        }
+        rows = tuple(
+            {**row, **repeated.get(row["variable"], {})} if row["cause"] == "dimensions" else row
+            for row in group.report.drifts
+        )
+        return group.with_changes(report=replace(group.report, drifts=rows))
 
     @property
     def _of_catalog(self) -> ScanReport:

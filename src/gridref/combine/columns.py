@@ -157,9 +157,12 @@ class Notes:
         cases: dict[str, list[int]],
         resolution: str,
         n_cases: int | None = None,
+        *,
+        is_placing: bool = False,
     ) -> None:
         """Note a drift that is resolved; of `n_cases`, where not every case is given."""
-        self.drifts.append(Drift.of(cause, variable, cases, resolution, n_cases))
+        drift = Drift.of(cause, variable, cases, resolution, n_cases, is_placing=is_placing)
+        self.drifts.append(drift)
 
     def problem(
         self, cause: str, variable: str, message: str, files: Iterable[int], *, drop: bool = True

@@ -228,8 +228,18 @@ class Hypercube(Placement):
         if any(dim in kind.array.dims for dim in dims for kind in column.kinds):
             cases = column.cases(lambda kind: str(kind.array.dims))
             if len(cases) > 1:
+                lacking = [
+                    (file, dim)
+                    for kind in column.kinds
+                    for dim in {*dims}.difference(kind.array.dims)
+                    for file in column.files_of(kind)
+                ]
                 task.notes.drift(
-                    "dimensions", column.path, cases, f"shown as {complete.first.dims}"
+                    "dimensions",
+                    column.path,
+                    cases,
+                    f"shown as {complete.first.dims}",
+                    is_placing=not any(file in lengths.get(dim, ()) for file, dim in lacking),
                 )
         return complete
 

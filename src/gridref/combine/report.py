@@ -78,6 +78,9 @@ class Drift:
         What was done about it.
     n_cases
         Number of distinct values.
+    is_placing
+        Whether files lack only dimensions along which their labels place them. Then a file that is
+        added does not differ from those of a catalog, which has the dimensions.
     """
 
     cause: str
@@ -85,6 +88,7 @@ class Drift:
     cases: tuple[DriftCase, ...]
     resolution: str
     n_cases: int
+    is_placing: bool = False
 
     MAX_CASES = 20
 
@@ -96,13 +100,15 @@ class Drift:
         cases: dict[str, list[int]],
         resolution: str,
         n_cases: int | None = None,
+        *,
+        is_placing: bool = False,
     ) -> Drift:
         """Build from the files of each value; `n_cases` where there are more than given."""
         shown = tuple(
             DriftCase(value, file_ranges((number, number) for number in sorted(files)))
             for value, files in list(cases.items())[: cls.MAX_CASES]
         )
-        return cls(cause, variable, shown, resolution, n_cases or len(cases))
+        return cls(cause, variable, shown, resolution, n_cases or len(cases), is_placing)
 
     def text(self, n_files: int) -> str:
         """One paragraph: the variable, the cases and the resolution."""
@@ -190,12 +196,15 @@ class DriftReport:
             An input that stands for the files of a catalog. Values that only they have are no drift
             of new files; gaps between them are, as their order may be another.
         """
-        named = ((drift, case, self._names(case)) for drift in self.drifts for case in drift.cases)
-        return tuple(
-            self._row(drift, case, [name for name in names if name != catalog])
-            for drift, case, names in named
-            if drift.cause == GAP or {*names} != {catalog}
-        )
+        rows = []
+        for drift in self.drifts:
+            named = [(case, self._names(case)) for case in drift.cases]
+            new = [each for each in named if drift.cause == GAP or {*each[1]} != {catalog}]
+            if not (drift.is_placing and len(new) == 1 < len(named)):
+                rows += [
+                    self._row(drift, case, [n for n in ns if n != catalog]) for case, ns in new
+                ]
+        return tuple(rows)
 
     def _names(self, case: DriftCase) -> list[str]:
         return [self.files[n] for first, last in case.ranges for n in range(first, last + 1)]

@@ -58,8 +58,8 @@ def align_dimensions(column: Column, growing: Collection[str], notes: Notes) -> 
         order = sorted(range(array.ndim), key=lambda axis: wanted.index(array.dims[axis]))
         return transpose(array, order)
 
-    lacking = any(len(kind.array.dims) < len(wanted) for kind in column.kinds)
-    if not lacking:
+    held = (kind.array.dims for kind in column.kinds)
+    if any(dims != tuple(dim for dim in wanted if dim in dims) for dims in held):
         notes.drift("dimensions", column.path, cases, f"shown as {wanted}")
     return column.map_kinds(change)
 
