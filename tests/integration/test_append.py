@@ -893,6 +893,19 @@ def test_what_is_new_is_appended(months: list[Path], incoming: Path, tmp_path: P
     assert_shows(cube, months[:3])
 
 
+def test_folders_are_appended_once(months: list[Path], incoming: Path, tmp_path: Path) -> None:
+    for file in months[:3]:
+        with xr.open_dataset(file, decode_times=False) as ds:
+            ds.drop_encoding().to_zarr(tmp_path / f"{file.stem}.zarr", consolidated=False)
+    first, *others = sorted(tmp_path.glob("*.zarr"))
+    gridref.build([first], tmp_path / "cube", "time", layout="nested")
+    come = [str(shutil.copytree(folder, incoming / folder.name)) for folder in others]
+    assert sorted(watch(tmp_path / "cube", incoming, once=True).appended) == come
+    assert watch(tmp_path / "cube", incoming, once=True).appended == ()
+    cube = gridref.open_catalog(tmp_path / "cube")
+    assert cube.append(come).info.snapshot == cube.info.snapshot
+
+
 def test_files_that_do_not_fit_are_told_and_tried_again(
     months: list[Path], incoming: Path, tmp_path: Path
 ) -> None:
@@ -964,6 +977,21 @@ def test_events(months: list[Path], tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="cannot read this event"):
         watch(cube, events=events, once=True)
     assert_shows(cube, months[:4])
+
+
+def test_events_go_on_in_a_file_that_was_rotated(months: list[Path], tmp_path: Path) -> None:
+    built(months[:1], tmp_path / "cube")
+    events = tmp_path / "events.txt"
+    events.write_text(f"{months[0]}\n{months[1]}\n")
+
+    def rotate(done: Watch) -> None:
+        assert len(done.appended) == 1
+        if done.appended == (str(months[2]),):
+            raise KeyboardInterrupt
+        events.write_text(f"{months[2]}\n")
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(tmp_path / "cube", events=events, every_seconds=0, on_round=rotate)
 
 
 @pytest.mark.long

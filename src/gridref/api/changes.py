@@ -112,9 +112,9 @@ class FileChanges:
 
         def files_of(base: Base) -> _Files:
             known = {source.url: source for source in base.group.source_list}
-            there = [file for file in given if file in known]
-            self._check_unchanged([known[file] for file in there])
-            return _Files(new=[file for file in given if file not in known], there=there)
+            there = dict.fromkeys(base.group.holding(given))
+            self._check_unchanged([known[file] for file in there if file in known])
+            return _Files(new=[file for file in given if file not in there], there=[*there])
 
         return self._with_files("append", files_of, asked, at, twice)
 

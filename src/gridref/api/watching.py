@@ -57,11 +57,10 @@ class Watching:
     def one_round(self) -> Watch:
         """Append what the catalog lacks as it is now."""
         catalog = self._opened()
-        known = {source.url for source in catalog.source_list}
+        named = self._named()
+        known = {*catalog.holding(named)}
         found = [
-            file
-            for file in self._named()
-            if file not in known and _is_settled(file, self.settle_seconds)
+            file for file in named if file not in known and _is_settled(file, self.settle_seconds)
         ]
         done = _appended(catalog, found, self.options)
         return _rechunked(self._opened(), done) if self.rechunk and done.appended else done
@@ -91,6 +90,8 @@ class _Events:
     def __call__(self) -> Sequence[str]:
         try:
             with self.path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < self.n_bytes:
+                    self.n_bytes = 0  # it was rotated
                 file.seek(self.n_bytes)
                 lines = file.read().rpartition(b"\n")
         except FileNotFoundError:

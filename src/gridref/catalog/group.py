@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Self, override
@@ -232,6 +233,15 @@ class CatalogGroup(VirtualGroup):
             every = enumerate(part.sources.sources)
             listed.update((source, None) for i, source in every if i not in unused)
         return tuple(listed)
+
+    def holding(self, files: Iterable[str]) -> list[str]:
+        """Those of some files that hold chunks, or that are folders of such files (Zarr, N5)."""
+        urls = [*sorted(source.url for source in self.source_list), ""]
+
+        def first_from(start: str) -> str:
+            return urls[bisect_left(urls, start, hi=len(urls) - 1)]
+
+        return [f for f in files if first_from(f) == f or first_from(f"{f}/").startswith(f"{f}/")]
 
     @override
     def with_changes(self, **changes: Any) -> VirtualGroup:
