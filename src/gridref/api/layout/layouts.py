@@ -608,7 +608,7 @@ class Ragged(Layout):
                 Message(
                     "labels of files in a ragged layout need the dimension that counts the files: "
                     "name it (",
-                    Option("instance", "station"),
+                    Option("stack", "station", "instance='station'"),
                     ")",
                 )
             )

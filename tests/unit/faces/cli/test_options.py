@@ -221,4 +221,15 @@ def test_options_that_messages_name_are_spelled_for_commands() -> None:
         named |= set(re.findall(r'\bOption\(\s*"(\w+)"', path.read_text(encoding="utf-8")))
     assert len(named) > 30
     unknown = {name for name in named if spelled(Message(Option(name, "v")))[:2] != "--"}
-    assert unknown == {"instance", "pending", "prefixes"}  # of Python only
+    assert unknown == {"pending", "prefixes"}  # of Python only
+
+
+def test_the_dimension_of_ragged_files_is_named_as_each_face_takes_it() -> None:
+    with pytest.raises(InvalidRequestError, match="instance='station'"):
+        gridref.Ragged(labels="{station}.nc")
+    words = ["plan", "a.nc", "--layout", "ragged", "--pattern", "{station}.nc"]
+    refused = CliRunner().invoke(app, words).exception
+    assert isinstance(refused, InvalidRequestError)
+    advice = re.findall(r"\((--stack station)\)", spelled(refused.message))
+    followed = CliRunner().invoke(app, [*words, *advice[0].split()]).exception
+    assert "no file matches" in str(followed)  # as far as it comes without files
