@@ -7,7 +7,7 @@ inputs one place, in the order of labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gridref.combine.boxes import Runs, counted, stretches
 from gridref.combine.columns import Column, Notes, label_text
 from gridref.combine.report import GAP, Drift
-from gridref.combine.rules.packing import Packing
+from gridref.combine.rules.packing import Packing, resolve_packing
 from gridref.combine.values import Values
 from gridref.errors import Message, Option, number_of
 from gridref.model.array import VirtualArray
@@ -177,6 +177,27 @@ def order_labels(
     return order
 
 
+def in_one_form(column: Column, growing: Collection[str], values: Values, notes: Notes) -> Column:
+    """A column whose labels are compared as what they mean, if files store them in unlike forms.
+
+    Those are numbers of several packings, and texts of fixed and of variable length. Labels that
+    are not brought together keep their form.
+    """
+    shapes = ((column.name,), ()) if column.name in growing else ((column.name,),)
+    if any(kind.array.dims not in shapes for kind in column.kinds):
+        return column
+    packings = [Packing.of(kind.array) for kind in column.kinds]
+    if len({(own.scale, own.offset, own.unsigned) for own in packings}) > 1:
+        is_compared = column.name in growing or notes.options.join != "exact"
+        return (is_compared and resolve_packing(column, notes)) or column
+    if {kind.array.dtype.kind for kind in column.kinds} != {"T", "U"}:
+        return column
+    if not all(map(values.available, column.arrays)):
+        return column
+    texts = ((values.labels_of(array), array) for array in column.arrays)
+    return column.with_arrays([VirtualArray.from_numpy(t, a.dims, a.attrs) for t, a in texts])
+
+
 def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
     """Labels of every file; None where they cannot be compared."""
     if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
@@ -185,7 +206,7 @@ def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | No
         return None
     if not all(values.available(array) for array in column.arrays):
         return None
-    labels = [values.of(array) for array in column.arrays]
+    labels = [values.labels_of(array) for array in column.arrays]
     fills = Packing.of(column.first).fills if column.first.dtype.kind in "iuf" else ()
     for part in labels:
         if part.dtype.kind == "f" and np.isnan(part).any():
@@ -198,7 +219,7 @@ def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | No
 def _of_one_kind(column: Column) -> bool:
     """Whether labels are numbers in all files, or text in all files."""
     dtypes = {kind.array.dtype.kind for kind in column.kinds}
-    return dtypes <= set("iuf") or dtypes <= set("SU")
+    return dtypes <= set("iuf") or dtypes <= set("SUT")
 
 
 def _in_order(labels: Sequence[NDArray[Any]], firsts: NDArray[Any], lasts: NDArray[Any]) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from gridref.combine.boxes import lay
 from gridref.combine.columns import Column, Notes, columns_of
+from gridref.combine.labels import in_one_form
 from gridref.combine.placement import Lengths, Task
 from gridref.combine.rules.attributes import (
     as_coordinates,
@@ -270,6 +271,9 @@ def combine_columns(
         name: aligned
         for name, column in columns.items()
         if (aligned := align_dimensions(column, growing, notes)) is not None
+    }
+    columns = {
+        name: in_one_form(column, growing, values, notes) for name, column in columns.items()
     }
     own = {name for name, column in columns.items() if column.is_index}
     flips = {dim: files for dim, files in inherited.flips.items() if dim not in own}

@@ -33,7 +33,7 @@ from gridref.combine.options import CombineOptions, Read
 from gridref.combine.placement import Lengths, Placement, Task
 from gridref.combine.report import Combination, Drift, grouped, in_groups
 from gridref.combine.rules.dimensions import contradicting_files, repeated_along, stacked_attributes
-from gridref.combine.rules.packing import note_damaged
+from gridref.combine.rules.packing import as_meant, note_damaged
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Message, Option, Place, Problem, some_of
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -545,6 +545,7 @@ def combine_mosaic(
         `variables`, `repeated` and `index_variables`, which need one dimension.
     """
     rules = _checked(options or CombineOptions())
+    groups = (group.with_each_array(_meant_label) for group in groups)
 
     def laid(tiles: Iterable[VirtualGroup]) -> Combination:
         work = _Mosaic(x, y, tolerance, read, rules, tuple(stack), merge)
@@ -561,6 +562,11 @@ def combine_mosaic(
 
     parts = by_grid(groups, place, tolerance)
     return in_groups({name: laid(tiles) for name, tiles in parts.items()})
+
+
+def _meant_label(path: str, array: VirtualArray) -> VirtualArray:
+    """Labels of an axis as what they mean: places are compared, and written, in these units."""
+    return as_meant(array) if array.is_index(path) else array
 
 
 def check_tolerance(tolerance: float) -> None:
@@ -858,7 +864,7 @@ def _with_labels(
     centres: NDArray[Any], column: Column, starts: Sequence[int], values: Values
 ) -> NDArray[Any]:
     """Centres of pixels, as the files write them where they hold any."""
-    labels = centres.astype(column.first.dtype)
+    labels = centres.astype(np.result_type(*{kind.array.dtype for kind in column.kinds}))
     for file, array in zip(column.files, column.arrays, strict=True):
         own = values.of(array)
         labels[starts[file] : starts[file] + len(own)] = own

@@ -58,6 +58,10 @@ class Values:
         """
         return self._kept.get_or_load(id(array), lambda: (array, self._load(array)))[1]
 
+    def labels_of(self, array: VirtualArray) -> NDArray[Any]:
+        """The same to be compared and sorted."""
+        return sortable(self.of(array))
+
     def read_together(self, arrays: Iterable[VirtualArray], kept: Kept) -> None:
         """Read arrays of numbers along one dimension at once, which costs less than one by one.
 
@@ -170,6 +174,11 @@ def is_plain_inline(array: VirtualArray) -> bool:
         return False
     held = manifest.state[int(blocks.first_row[0])] == ChunkState.INLINE
     return bool(held and (blocks.origin == 0).all() and (blocks.step == 1).all())
+
+
+def sortable(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels that can be compared, sorted and hashed: texts of fixed length."""
+    return np.array(labels.tolist(), str) if labels.dtype.kind == "T" else labels
 
 
 def same_values(one: NDArray[Any], other: NDArray[Any]) -> bool:

@@ -24,6 +24,8 @@ from gridref.api.layout.plates import wells_in_names
 from gridref.api.layout.sources import Scanned, attribute_of
 from gridref.combine.mosaic import Raster, read_raster
 from gridref.combine.options import Read
+from gridref.combine.rules.packing import as_meant
+from gridref.combine.values import sortable
 from gridref.errors import InvalidRequestError, Message, Option, Place, Problem, number_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import (
@@ -291,7 +293,7 @@ class Facts:
             if dim not in self.varying
         }
         labels = {
-            (path, self.read(array).tobytes())
+            (path, _labels(array, self.read).tobytes())
             for path, array in arrays.items()
             if array.is_index(path) and array.dims[0] not in self.varying
         }
@@ -303,7 +305,7 @@ class Facts:
         """The least and the greatest label; times in nanoseconds, whatever they are counted in."""
         if array is None or not array.size:
             return _EVERYWHERE
-        values = self.read(array)
+        values = _labels(array, self.read)
         least, greatest = values.min(), values.max()
         base = TimeBase.of(array.attrs) or duration_base(array.attrs)
         if base is None or values.dtype.kind not in "iuf":
@@ -617,13 +619,18 @@ def varying_dims(groups: Sequence[VirtualGroup], read: Read) -> list[str]:
     return list(dict.fromkeys(path.rpartition("/")[2] for path in varying))
 
 
+def _labels(array: VirtualArray, read: Read) -> NDArray[Any]:
+    """Labels as what they mean, to be compared between files."""
+    return sortable(read(as_meant(array)))
+
+
 def _varies(coordinates: Sequence[VirtualArray | None], read: Read) -> bool:
     """Whether index coordinates of one name are different parts of one dimension."""
     distinct: dict[Any, tuple[NDArray[Any], VirtualArray]] = {}
     meaning: tuple[str, ...]
     for array in coordinates:
         if array is not None and array.size:
-            values = read(array)
+            values = _labels(array, read)
             meaning = tuple(str(array.attrs.get(name)) for name in ("units", "calendar"))
             lasts = duration_base(array.attrs)
             if lasts is not None and values.dtype.kind in "iuf":

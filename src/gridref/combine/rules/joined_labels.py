@@ -45,13 +45,17 @@ class LabelPositions:
     by_file: Mapping[int, Indices]
     extents: Mapping[int, int]
 
-    def concern(self, column: Column, dim: str) -> bool:
-        """Whether all arrays of a column with the dimension are as long as the labels."""
-        return all(
-            array.sizes[dim] == self.extents.get(file)
+    def misfits(self, column: Column, dim: str) -> list[int]:
+        """Files whose array is not as long as their labels, or as the common ones if it has none.
+
+        If some of them have labels, the column has another dimension of that name.
+        """
+        return [
+            file
             for file, array in zip(column.files, column.arrays, strict=True)
             if dim in array.dims
-        )
+            and array.sizes[dim] != self.extents.get(file, self.labels.shape[0])
+        ]
 
 
 def find_label_positions(
@@ -129,11 +133,11 @@ def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
     if len(meaning) > 1:
         return None
     kinds = {kind.array.dtype.kind for kind in column.kinds}
-    if not (kinds <= set("iuf") or (len(kinds) == 1 and kinds <= set("SU"))):
+    if not (kinds <= set("iuf") or kinds == {"S"} or kinds <= set("UT")):
         return None
     if not all(values.available(array) for array in column.arrays):
         return None
-    labels = [values.of(array) for array in column.arrays]
+    labels = [values.labels_of(array) for array in column.arrays]
     dtype = np.result_type(*{own.dtype for own in labels})
     return [own.astype(dtype, copy=False) for own in labels]
 
@@ -189,11 +193,16 @@ def align_labels(
     if column.name in positions and column.is_index:
         joined = positions[column.name].labels
         return column.with_arrays([joined.with_changes(attrs=a.attrs) for a in column.arrays])
-    concerned = [
-        dim
-        for dim in column.first.dims
-        if dim in positions and positions[dim].by_file and positions[dim].concern(column, dim)
-    ]
+    dims = [dim for dim in column.first.dims if dim in positions and positions[dim].by_file]
+    misfits = {dim: positions[dim].misfits(column, dim) for dim in dims}
+    for dim, files in misfits.items():
+        if files and positions[dim].extents.keys().isdisjoint(files):
+            message = (
+                f"these files have no labels along {dim!r}, and not as many elements as there are"
+                " labels in the result: add labels"
+            )
+            notes.problem("labels-missing", column.path, message, files)
+    concerned = [dim for dim in dims if not misfits[dim]]
     if not concerned:
         return column
     original = column

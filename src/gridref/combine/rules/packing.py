@@ -237,6 +237,14 @@ def unpacked(
     return floats.with_changes(attrs=without_packing(array.attrs, dtype))
 
 
+def as_meant(array: VirtualArray) -> VirtualArray:
+    """An array of the numbers that it means; the same if stored ones have no scale and sign."""
+    packing = Packing.of(array) if array.dtype.kind in "biuf" else Packing()
+    if packing.is_exact and packing.unsigned is None:
+        return array
+    return unpacked(array, packing, float_dtype(array, packing), {})
+
+
 def as_floats(
     array: VirtualArray, dtype: np.dtype[Any], unpacking: Unpacking, known: _Known
 ) -> VirtualArray:
