@@ -704,6 +704,19 @@ def test_sparse_tiles_read_as_nodata(tmp_path: Path, dtype: str, nodata: float) 
     assert verify(group, all=True).ok
 
 
+def test_big_endian_integers_of_24_bits_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "24.tif"
+    profile = {"driver": "GTiff", "count": 1, "height": 2, "width": 3, "dtype": "uint32"}
+    values = np.arange(6, dtype="u4").reshape(1, 2, 3) + 0x10203
+    for endianness in ("big", "little"):
+        with rasterio.open(path, "w", nbits=24, endianness=endianness, **profile) as file:
+            file.write(values)
+        if endianness == "big":
+            with pytest.raises(UnsupportedFeatureError, match="readers disagree"):
+                scan(str(path))
+    np.testing.assert_array_equal(read_slowly(scan(str(path)).arrays["image"]), values[0])
+
+
 @pytest.mark.parametrize("interleave", ["pixel", "band"])
 @pytest.mark.parametrize("bands", ["floats", "one mask", "grey and alpha"])
 def test_masks_of_lerc_read_as_in_gdal(tmp_path: Path, bands: str, interleave: str) -> None:

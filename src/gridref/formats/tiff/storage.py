@@ -248,6 +248,8 @@ def _packing(page: Page) -> tuple[Codec, ...]:
         return (plain,) if floating else raw_codecs(page)
     if page.dtype.kind == "f":
         return plain, Codec.of("gridref.tiff_float24", endian=endian)
+    if page.bits == 24 and page.big_endian:
+        raise UnsupportedFeatureError("readers disagree about big-endian integers of 24 bits")
     width = dict(zip(page.axes, page.chunk_shape, strict=True))["X"]
     run_length = width * (1 if page.planar else page.samples)
     return plain, Codec.of(
