@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 from pathlib import Path
 
@@ -55,6 +56,27 @@ def test_browsers_get_pages_and_programs_what_they_got(served, path):
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert "Accept" in response.headers["vary"]
     assert httpx.head(url, headers=BROWSER).content == b""
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/cub", "There is no catalog 'cub' here: did you mean 'cube'?"),
+        ("/cube/portabel/", "The catalog 'cube' has no page 'portabel': did you mean 'portable'?"),
+        ("/cube/portable/tass/zarr.json", "has no 'tass': did you mean 'tas'"),
+        ("/cube/array/tass", "has no 'tass': did you mean 'tas'"),
+        ("/cube/native/tass/c/0/0/0", "has no 'tass': did you mean 'tas'"),
+        ("/cube/native/completely/else", "has no 'completely/else'."),
+        ("/cube/native/daily_2023-01.nc", "has no 'daily_2023-01.nc'."),
+    ],
+)
+def test_addresses_of_nothing_name_what_is_near(served, path, told):
+    found = httpx.get(served["cube"] + path, headers=BROWSER)
+    assert found.status_code == 404
+    assert found.headers["content-type"] == "text/html; charset=utf-8"
+    assert told in html.unescape(found.text)
+    program = httpx.get(served["cube"] + path)
+    assert (program.status_code, "did you mean" in program.text) == (404, False)
 
 
 def test_pages_run_nothing_but_own_scripts(served):

@@ -39,7 +39,14 @@ from gridref.faces.http.objects import (
     representation,
 )
 from gridref.faces.http.requests import Fields, Request
-from gridref.faces.http.routes import answer_for, as_json, folder_page, pack_viewer, problem
+from gridref.faces.http.routes import (
+    answer_for,
+    as_json,
+    folder_page,
+    nothing_here,
+    pack_viewer,
+    problem,
+)
 from gridref.faces.http.site import VIEWS, ServedCatalog, Site, SiteOptions, public_text
 from gridref.faces.web.part import GoesOn
 from gridref.io import Allow
@@ -379,7 +386,7 @@ class GridrefApp:
         )
         if is_folder:
             return view, await self._in_thread(folder_page, catalog, view, path)
-        return view, Answer.plain(404, "no such key")
+        return view, await self._in_thread(nothing_here, self.site, catalog, request)
 
     async def _object(
         self, request: Request, catalog: ServedCatalog, key: str, virtual_object: VirtualObject
@@ -401,10 +408,7 @@ class GridrefApp:
             text = self.metrics.render(self._gauges())
             return Answer.of(text.encode(), "text/plain; version=0.0.4; charset=utf-8")
         page: Answer | None = await self._in_thread(answer_for, self.site, catalog, request)
-        if page is None and request.by_browser:
-            words = "No catalog or array has this address."
-            return problem(request, 404, "Nothing is here", words)
-        return page or Answer.plain(404, "nothing is here")
+        return page or await self._in_thread(nothing_here, self.site, catalog, request)
 
     async def _deliver(self, response: Answer | None, receive: Receive, sender: _Sender) -> None:
         """Send an answer: what is at hand, else piece by piece."""

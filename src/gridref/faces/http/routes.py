@@ -17,7 +17,8 @@ from __future__ import annotations
 import gzip
 import html
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -34,6 +35,7 @@ from gridref.faces.web.extent import extents
 from gridref.faces.web.frame import ASSETS, VIEWER, asset, problem_page
 from gridref.faces.web.front_page import Found, Search, find, front_page
 from gridref.model.array import VirtualArray
+from gridref.options import did_you_mean
 from gridref.serve.objects import KeySpace
 from gridref.serve.views import ArrayView
 
@@ -177,6 +179,31 @@ def page_for(site: Site, catalog: ServedCatalog | None, request: Request) -> Ans
         return _OF_ARRAYS[kind](catalog, path, array, request)
     except InvalidRequestError as error:
         return Answer.plain(400, str(error))
+
+
+_MOST_COMPARED = 2000
+"""Names up to which those like an unknown one are looked for: visitors may ask as they like."""
+_BELOW_ARRAY = re.compile(r"/(zarr\.json|c(/\d+)*/?)$")
+"""What follows the path of an array in a key."""
+
+
+def nothing_here(site: Site, catalog: ServedCatalog | None, request: Request) -> Answer:
+    """The answer to an address of nothing; people read which names are like the one they asked."""
+    if not request.by_browser:
+        return Answer.plain(404, "nothing is here")
+    name, _, rest = request.path.removeprefix("/").partition("/")
+    kind, _, key = rest.partition("/")
+    known: Collection[str]
+    if catalog is None:
+        asked, known, what = name, site.catalogs, f"There is no catalog {name!r} here"
+    elif kind in VIEWS or kind in _OF_ARRAYS:
+        asked, known = _BELOW_ARRAY.sub("", key.rstrip("/")), catalog.group.all_arrays()
+        what = f"The catalog {name!r} has no {asked!r}"
+    else:
+        asked, known = kind, (*VIEWS, *_OF_ARRAYS)
+        what = f"The catalog {name!r} has no page {kind!r}"
+    near = did_you_mean(asked, known) if len(known) <= _MOST_COMPARED else ""
+    return problem(request, 404, "Nothing is here", f"{what}{near or '.'}")
 
 
 def problem(request: Request, status: int, title: str, text: str) -> Answer:
