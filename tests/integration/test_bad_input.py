@@ -225,6 +225,18 @@ def scan_or_refusal(path: Path) -> gridref.VirtualGroup | str:
         return str(error)
 
 
+def test_a_file_that_does_not_exist_is_named_with_what_is_near(tmp_path: Path) -> None:
+    file_with_damage(tmp_path / "daily.h5", "v")
+    for name, near in {
+        "dayly.h5": ": did you mean 'daily.h5'?",
+        "x": ": check the address",
+    }.items():
+        with pytest.raises(SourceUnavailableError) as refused:
+            gridref.scan(tmp_path / name)
+        assert refused.value.reason == f"the file does not exist{near}"
+        assert f"the file does not exist{near}" in run_command("doctor", tmp_path / name).stdout
+
+
 def file_with_damage(path: Path, name: str, start: int = 0) -> Path:
     """Labels, variables along them and a scalar, the named one of which is outside of the file."""
     with h5py.File(path, "w") as file:

@@ -29,7 +29,14 @@ from gridref.extras import packages_of_extras, version_of
 from gridref.formats import expand_files, scan
 from gridref.formats.location import open_location
 from gridref.formats.registry import data_names, scanner_of
-from gridref.io import SourcePool, absolute_url, describe_source, is_local, open_filesystem
+from gridref.io import (
+    SourcePool,
+    absolute_url,
+    describe_source,
+    is_local,
+    naming_near_paths,
+    open_filesystem,
+)
 from gridref.io.faults import shown, unavailable
 from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualGroup
@@ -196,7 +203,8 @@ class _Patient:
         return data_names().is_folder(self.url)
 
     def _file(self) -> str:
-        self.source = describe_source(self.url, self.storage_options)
+        with naming_near_paths(self.url):
+            self.source = describe_source(self.url, self.storage_options)
         size = self.source.size_bytes
         return f"{'unknown size' if size is None else number_of(size, 'byte')}; it may be read"
 

@@ -38,6 +38,7 @@ from gridref.io import (
     counted_traffic,
     current_traffic,
     is_local,
+    naming_near_paths,
     working,
 )
 from gridref.io.ahead import DaemonThreads, map_ahead
@@ -441,7 +442,8 @@ def scan(
         If the file does not exist or cannot be read.
     """
     settings = ScanOptions(**options, storage_options=storage_options)
-    group = scan_described(file, settings)
+    with naming_near_paths(absolute_url(file)):
+        group = scan_described(file, settings)
     _warn_of_left_out(group.report.with_fate(Fate.DAMAGED))
     return readable(group, Sources(storage_options))
 

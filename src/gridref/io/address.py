@@ -17,7 +17,8 @@ import glob
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -397,6 +398,24 @@ def near_paths(url: str) -> str:
         return did_you_mean(name, os.listdir(parent))
     except OSError:
         return ""
+
+
+@contextmanager
+def naming_near_paths(url: str) -> Iterator[None]:
+    """Name what is near an address that a caller gives, if nothing is there.
+
+    Raises
+    ------
+    SourceUnavailableError
+        In place of another one, which also speaks of files that a catalog lists.
+    """
+    try:
+        yield
+    except SourceUnavailableError as error:
+        if error.place.source != shown_address(url) or not is_absent(error):
+            raise
+        reason = f"the file does not exist{near_paths(url) or ': check the address'}"
+        raise SourceUnavailableError(reason, error.place) from error.__cause__
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
