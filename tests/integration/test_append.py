@@ -180,6 +180,32 @@ def test_labels_that_overlap_follow_the_rule(months: list[Path], tmp_path: Path)
     assert grown["tas"].shape == (15, 4, 6)
 
 
+def test_labels_inside_a_file_overlap_too(tmp_path: Path) -> None:
+    for name, times in {"a": range(10), "b": [10, 5, 12]}.items():
+        xr.Dataset({"v": ("time", [*times])}, {"time": [*times]}).to_netcdf(tmp_path / f"{name}.nc")
+    catalog = gridref.build([tmp_path / "a.nc"], tmp_path / "cube", "time")
+    with pytest.raises(CombineError, match="labels occur more than once: 5;"):
+        catalog.append(tmp_path / "b.nc")
+
+
+def test_index_variables_count_from_where_their_files_are(tmp_path: Path) -> None:
+    files = []
+    for number in range(4):
+        times = 2 * number + np.arange(2)
+        dataset = xr.Dataset({"index": ("time", [1, 0])}, {"time": times})
+        dataset.to_netcdf(tmp_path / f"{number}.nc")
+        files.append(tmp_path / f"{number}.nc")
+    rules = gridref.CombineOptions(index_variables={"index": "time"})
+    catalog = gridref.build(files, tmp_path / "cube", "time", combine=rules)
+    pairs = [1, 0, 3, 2, 5, 4, 7, 6]
+    assert catalog["index"][:].tolist() == pairs
+    catalog = catalog.remove([files[0], files[2]])
+    assert catalog["index"][:].tolist() == pairs[:4]
+    catalog = catalog.append([files[2]])
+    assert catalog["index"][:].tolist() == pairs[:6]
+    assert catalog.append([files[0]])["index"][:].tolist() == pairs
+
+
 def test_a_changed_file_is_not_passed_over(tmp_path: Path) -> None:
     files = [month(tmp_path, number) for number in range(2)]
     catalog = built(files, tmp_path / "cube")

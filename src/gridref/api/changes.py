@@ -60,6 +60,7 @@ from gridref.combine.hypercube import HOLE
 from gridref.combine.labels import gap_text
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import GAP
+from gridref.combine.rules.dimensions import counted_dim, moved_index
 from gridref.combine.values import Values
 from gridref.errors import (
     CombineError,
@@ -639,12 +640,7 @@ class _Growth:
             done = replace(self._standing_in(shown, inputs, dim), ends=laid.ends)
         except WholeNeededError:
             ordered = [
-                isel_group(shown, {dim: slice(each.start, each.stop)}).with_changes(
-                    report=self._of_catalog
-                )
-                if isinstance(each, Span)
-                else each
-                for each in inputs
+                self._part(shown, each, dim) if isinstance(each, Span) else each for each in inputs
             ]
             held = [isinstance(each, Span) for each in inputs]
             done = self._whole(ordered, job=self._keeping_repeats(ordered, held, dim))
@@ -654,6 +650,17 @@ class _Growth:
             pending=pending,
             is_outdated=lambda row: (row["cause"], row["variable"], row["value"]) in filled,
         )
+
+    def _part(self, shown: VirtualGroup, span: Span, dim: str) -> VirtualGroup:
+        """Some elements of the catalog as an input, whose index variables count from its first."""
+
+        def counted(path: str, array: VirtualArray) -> VirtualArray:
+            if counted_dim(path.rpartition("/")[2], array, self.job.rules) != dim:
+                return array
+            return moved_index(array, -span.start, span.stop, self.read)
+
+        part = isel_group(shown, {dim: slice(span.start, span.stop)})
+        return part.with_each_array(counted).with_changes(report=self._of_catalog)
 
     def _keeping_repeats(
         self, groups: Sequence[VirtualGroup], held: Sequence[bool], dim: str

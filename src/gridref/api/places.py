@@ -289,6 +289,7 @@ def _place(
 def _place_by_label(theirs: NDArray[Any], mine: NDArray[Any]) -> _Place:
     falls = len(theirs) > 1 and bool(theirs[-1] < theirs[0])
     follows = operator.lt if falls else operator.gt
+    mine = np.sort(mine)[:: -1 if falls else 1]
     sorted_ = bool(np.all(follows(theirs[1:], theirs[:-1])))
     after = np.flatnonzero(follows(theirs, mine[0]))
     cut = int(after[0]) if after.size else len(theirs)

@@ -328,7 +328,9 @@ def test_missing_variables() -> None:
 
 
 @pytest.mark.parametrize(
-    "attrs", [{}, {"_FillValue": np.int16(-1)}, {"scale_factor": 0.5}], ids=str
+    "attrs",
+    [{}, {"_FillValue": np.int16(-1)}, {"scale_factor": 0.5}, {"missing_value": 1e20}],
+    ids=str,
 )
 def test_missing_integers_read_as_no_data(attrs: dict[str, Any]) -> None:
     full = group(a=numbers(np.int16([1, 2])), b=numbers(np.int16([3, 4]), **attrs))

@@ -55,6 +55,17 @@ def test_no_index_stays_none() -> None:
     assert found.tolist() == [0, -1, 2, -1]
 
 
+def test_negative_indices_point_to_nothing() -> None:
+    found, _ = indices(stations(2, [0, -1]), stations(2, [-1, 1]))
+    assert found.tolist() == [0, -1, -1, 3]
+
+
+def test_a_fill_value_that_becomes_an_index() -> None:
+    parts = [stations(n, [2, 255], "u1", _FillValue=np.uint8(255)) for n in (253, 3)]
+    found, _ = indices(*parts)
+    assert found.tolist() == [2, -1, 255, -1]
+
+
 @pytest.mark.parametrize(("n", "dtype"), [(63, "i1"), (64, "i2")])
 def test_indices_that_grow_too_large_get_a_larger_type(n: int, dtype: str) -> None:
     found, _ = indices(stations(n, [0, n - 1], "i1"), stations(64, [0, 63], "i1"))

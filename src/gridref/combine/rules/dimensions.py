@@ -15,6 +15,7 @@ import numpy as np
 
 from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Kind, Notes
+from gridref.combine.options import CombineOptions, Read
 from gridref.combine.rules.packing import Packing, unpack_all
 from gridref.combine.values import Values, same_chunks, same_values
 from gridref.errors import Message, Option
@@ -244,9 +245,13 @@ def shift_indices(
 
 def counts_along(column: Column, notes: Notes) -> str:
     """The dimension whose elements an index variable counts; empty for other variables."""
-    named = notes.options.index_variables.get(column.name)
-    dim = named or column.first.attrs.get("instance_dimension")
-    return dim if isinstance(dim, str) and column.first.dtype.kind in "iu" else ""
+    return counted_dim(column.name, column.first, notes.options)
+
+
+def counted_dim(name: str, array: VirtualArray, rules: CombineOptions) -> str:
+    """The same of a variable of one input."""
+    dim = rules.index_variables.get(name) or array.attrs.get("instance_dimension")
+    return dim if isinstance(dim, str) and array.dtype.kind in "iu" else ""
 
 
 def refuse_moved(columns: Iterable[Column], dim: str, notes: Notes) -> None:
@@ -265,16 +270,38 @@ def _shifted(column: Column, lengths: Mapping[int, int], values: Values) -> Colu
     for file in range(max([*lengths, *column.files]) + 1):
         starts[file] = total
         total += lengths.get(file, 0)
-    arrays = []
-    for file, array in zip(column.files, column.arrays, strict=True):
-        data = values.of(array).astype(np.int64)
-        valid = np.ones(data.shape, bool)
-        for fill in Packing.of(array).fills:
-            valid &= data != fill
-        shifted = np.where(valid, data + starts[file], data)
-        dtype = array.dtype if total <= np.iinfo(array.dtype).max else np.dtype(np.int64)
-        arrays.append(VirtualArray.from_numpy(shifted.astype(dtype), array.dims, array.attrs))
+    fills = {fill for kind in column.kinds for fill in Packing.of(kind.array).fills}
+    none = -1 if any(0 <= fill < total for fill in fills) else None
+    parts = zip(column.files, column.arrays, strict=True)
+    arrays = [moved_index(array, starts[file], total, values.of, none) for file, array in parts]
     return column.with_arrays(arrays)
+
+
+def moved_index(
+    array: VirtualArray, by: int, total: int, read: Read, none: int | None = None
+) -> VirtualArray:
+    """An index variable whose elements are so much further; negative ones and fill values stay.
+
+    Parameters
+    ----------
+    total
+        How many elements there are to point to.
+    none
+        What takes the place of elements that point to nothing, where a fill value of the files
+        would become one that does.
+    """
+    data = read(array).astype(np.int64)
+    valid = data >= 0
+    for fill in Packing.of(array).fills:
+        valid &= data != fill
+    shifted = np.where(valid, data + by, data if none is None else none)
+    dtype, attrs = array.dtype, array.attrs
+    if none is not None:
+        attrs = {k: v for k, v in attrs.items() if k not in ("_FillValue", "missing_value")}
+        attrs["_FillValue"] = np.int64(none)
+    if none is not None or total > np.iinfo(dtype).max:
+        dtype = np.dtype(np.int64)
+    return VirtualArray.from_numpy(shifted.astype(dtype), array.dims, attrs)
 
 
 # Variables that lack the dimension along which inputs are combined

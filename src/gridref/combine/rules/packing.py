@@ -477,7 +477,12 @@ def no_data_of(array: VirtualArray) -> Any:
     dtype = array.dtype
     if dtype.kind in "SUT" or dtype.kind not in "biuf":
         return zero_of(dtype)
+    packing = Packing.of(array)
     declared = array.attrs.get("_FillValue", array.attrs.get("missing_value"))
-    if declared is not None and Packing.of(array).fills:
-        return np.asarray(declared).reshape(-1)[0].astype(dtype)
+    if declared is not None and packing.fills:
+        with np.errstate(invalid="ignore"):
+            fill = np.asarray(declared).reshape(-1)[0].astype(dtype)
+        signed = dtype if packing.unsigned is None else f"{'iu'[packing.unsigned]}{dtype.itemsize}"
+        if dtype.kind == "f" or fill.view(signed).item() in packing.fills:
+            return fill
     return dtype.type(np.nan) if dtype.kind == "f" else None
