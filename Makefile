@@ -36,10 +36,10 @@ demo: env ## open the sample files as one cube and compare every value; ARGS=--s
 	@$(BIN)/python -m gridref.demo $(ARGS)
 
 test: env tried-assets ## test every capability; what needs a program that is not installed is skipped
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not long" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --disable-warnings -m "not long" $(ARGS)
 
 test-all: env tried-assets ## all tests: those of make test, and long ones; ARGS="-m long" for these alone
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --disable-warnings $(ARGS)
 
 test-minimum: ## quick tests with the lowest versions of all dependencies, in build/minimum
 	tools/test-versions lowest build/minimum -n $(JOBS) $(ARGS)

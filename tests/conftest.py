@@ -82,6 +82,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(programs.Skipped(config.option.skipped_to))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    programs.write_why_skipped(terminalreporter)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     return long.has_no_long_test(collection_path, config) or None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,16 @@ def built_viewer() -> None:
     inputs = [WEB / "package.json", WEB / "build.mjs", *WEB.glob("viewer/**/*.js")]
     if not VIEWER.exists() or VIEWER.stat().st_mtime < max(p.stat().st_mtime for p in inputs):
         skip_or_fail("npm", "`make assets` has not built the viewer from what is in web/ now")
+
+
+def write_why_skipped(reporter: pytest.TerminalReporter) -> None:
+    """Write how many tests were skipped for each reason."""
+    told = [report.longrepr for report in reporter.getreports("skipped")]
+    reasons = Counter(each[2].removeprefix("Skipped: ") for each in told if isinstance(each, tuple))
+    if reasons:
+        reporter.section("skipped tests", sep="-")
+    for reason, n_tests in reasons.most_common():
+        reporter.write_line(f"{n_tests:5} {reason}")
 
 
 class Skipped:

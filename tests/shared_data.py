@@ -71,6 +71,14 @@ def shared_files(*patterns: str) -> list[pytest.ParameterSet]:
     ] + unmatched
 
 
+def shared_hdf5_files(*patterns: str) -> list[pytest.ParameterSet]:
+    """Those of `shared_files` that begin as HDF5 files do."""
+    import h5py
+
+    files = shared_files(*patterns)
+    return [each for each in files if each.marks or h5py.is_hdf5(each.values[0])]
+
+
 def _without_data(pattern: str, reason: str, *, wrong: bool) -> pytest.ParameterSet:
     mark = pytest.mark.missing_shared_data(reason, wrong=wrong)
     return pytest.param(shared_data_folder() / pattern, id=pattern, marks=mark)

@@ -157,8 +157,15 @@ WHOLE = {"compressed", "runs", "Huffman", "bits"}
 """The library writes such data sets whole only."""
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("region", [(7, 11), (2, 3), (0, 0)])
+@pytest.mark.parametrize(
+    ("layout", "region"),
+    [
+        (layout, region)
+        for layout in LAYOUTS
+        for region in ((7, 11), (2, 3), (0, 0))
+        if region != (2, 3) or layout not in WHOLE
+    ],
+)
 @pytest.mark.parametrize("fill", [None, -5])
 def test_layouts(tmp_path: Path, layout: str, region: tuple[int, int], fill: int | None) -> None:
     path = tmp_path / "a.hdf"
@@ -168,8 +175,6 @@ def test_layouts(tmp_path: Path, layout: str, region: tuple[int, int], fill: int
         if fill is not None:
             dataset.setfillvalue(fill)
         LAYOUTS[layout](dataset)
-        if region == (2, 3) and layout in WHOLE:
-            pytest.skip("the library writes such data whole only")
         if region != (0, 0):
             dataset[: region[0], : region[1]] = numbers("i2", region)
         dataset.endaccess()

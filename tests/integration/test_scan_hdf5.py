@@ -49,7 +49,7 @@ from tests.hdf5_oracle import (
     why_different,
 )
 from tests.hdf5_support import is_documented
-from tests.shared_data import shared_files
+from tests.shared_data import shared_files, shared_hdf5_files
 from tests.unit.formats.hdf5.chunks_oracle import hdf5_library
 
 
@@ -1357,10 +1357,8 @@ def external_files_lie_beside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("external_files_lie_beside")
 @pytest.mark.long(but=24)
-@pytest.mark.parametrize("path", shared_files(*GOOD))
+@pytest.mark.parametrize("path", shared_hdf5_files(*GOOD))
 def test_equals_h5py_or_is_refused(path: Path) -> None:
-    if path.suffix in NOT_HDF5:
-        pytest.skip("no HDF5 file")
     group = scan(path, on_unsupported="skip")
     result = compare_with_h5py(path, group)
     assert result.wrong == {}
@@ -1372,10 +1370,10 @@ def test_equals_h5py_or_is_refused(path: Path) -> None:
 
 @pytest.mark.usefixtures("external_files_lie_beside")
 @pytest.mark.long(but=16)
-@pytest.mark.parametrize("path", shared_files("netcdf4/**/*", "families/**/*", "hdf5/features/*"))
+@pytest.mark.parametrize(
+    "path", shared_hdf5_files("netcdf4/**/*", "families/**/*", "hdf5/features/*")
+)
 def test_names_and_attributes_equal_xarray(path: Path) -> None:
-    if path.suffix in NOT_HDF5:
-        pytest.skip("no HDF5 file")
     group = scan(path, on_unsupported="skip")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -37,7 +37,7 @@ from tests.by_name import by_name
 from tests.command import run_command
 from tests.http_server import Site, serving
 from tests.integration.archives import write_tile
-from tests.shared_data import shared_files
+from tests.shared_data import shared_hdf5_files
 
 DAYS = "days since 2000-01-01"
 KINDS = {"sea": 0, "land": 1, "ice": 2}
@@ -688,7 +688,6 @@ def test_differences_that_are_not_printed_are_counted(tmp_path: Path) -> None:
     assert "24 chunks differ" in told(done)
 
 
-NOT_HDF5 = {".tif", ".tiff", ".bin", ".dat"}
 REASONS = (
     "its values are inline and name no file",
     "no file holds some of its chunks",
@@ -705,15 +704,13 @@ SLOW = {  # tens of thousands of tiny chunks
 }
 
 # The first file of each family: the others are written in the same way.
-FAMILIES = {file.values[0].parent: file for file in reversed(shared_files("families/*/*"))}
-FILES = [*shared_files("hdf5/**/*", "netcdf4/**/*"), *FAMILIES.values()]
+FAMILIES = {file.values[0].parent: file for file in reversed(shared_hdf5_files("families/*/*"))}
+FILES = [*shared_hdf5_files("hdf5/**/*", "netcdf4/**/*"), *FAMILIES.values()]
 
 
 @pytest.mark.long(but=12)
 @pytest.mark.parametrize("path", FILES)
 def test_every_chunk_is_as_h5py_reads_it(path: Path) -> None:
-    if path.suffix in NOT_HDF5:
-        pytest.skip("no HDF5 file")
     found = verify(scan(path, on_unsupported="skip"), all=path.name not in SLOW)
     assert [str(difference) for difference in found.differences] == []
     unknown = [pair for pair in found.not_compared if not pair[1].startswith(REASONS)]

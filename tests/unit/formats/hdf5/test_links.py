@@ -16,7 +16,7 @@ from gridref.formats.hdf5.bytes import Hdf5Bytes, read_superblock
 from gridref.formats.hdf5.headers import read_header
 from gridref.formats.hdf5.links import Link, LinkKind, is_group, read_links
 from tests.hdf5_bytes import BufferReader, LocalReader
-from tests.shared_data import shared_files
+from tests.shared_data import shared_hdf5_files
 from tools.fuzz.hdf5_mutations import Span, checked_spans, mend
 
 FORMATS: list[dict[str, Any]] = [
@@ -106,10 +106,8 @@ def test_removed_links_are_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.long(but=16)
-@pytest.mark.parametrize("path", shared_files("hdf5/**/*", "netcdf4/**/*", "families/**/*"))
+@pytest.mark.parametrize("path", shared_hdf5_files("hdf5/**/*", "netcdf4/**/*", "families/**/*"))
 def test_shared_files(path: Path) -> None:
-    if not h5py.is_hdf5(path):
-        pytest.skip("no HDF5 file")
     compare(path)
 
 
