@@ -3,7 +3,8 @@
 # MUTANTS (of each package) and SEED (of mutate).
 
 VENV ?= .venv
-JOBS ?= 2
+# One process more than there are cores: many tests wait for servers and other processes. Each takes a gigabyte.
+JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 ARGS ?=
 MINUTES ?= 10
 MUTANTS ?= 40
