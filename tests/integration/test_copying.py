@@ -16,6 +16,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import h5py
 import icechunk
@@ -521,6 +522,22 @@ def test_intermediate_files_that_a_failing_machine_left_damaged_are_written_anew
         copied()
     copied()
     same(cube, tmp_path / "copy.zarr")
+
+
+@pytest.mark.parametrize("target", ["copy.zarr", "other.zarr"])
+def test_a_copy_begins_anew_where_an_array_of_a_killed_one_is_gone(
+    cube, tmp_path, two_passes, monkeypatch, target
+):
+    copied = partial(gridref.copy, cube, chunks={"time": -1}, spill=tmp_path / "spill")
+    killed = Mock(side_effect=RuntimeError("killed"))
+    with monkeypatch.context() as patch:
+        patch.setattr("gridref.api.copy_targets.Target.keep", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            copied(tmp_path / "copy.zarr")
+    assert [path for path in tmp_path.glob("spill/*/*/*") if path.name == "all-written"]
+    shutil.rmtree(tmp_path / "copy.zarr")
+    copied(tmp_path / target)
+    same(cube, tmp_path / target)
 
 
 def test_overlays_are_written_through_intermediate_files(cube, tmp_path, two_passes):

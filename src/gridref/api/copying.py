@@ -266,14 +266,14 @@ def copy(
     documents = _documents(group, {path: plan.view for path, plan in plans.items()})
     digest = hashlib.sha256(content.encode() + _dumped(documents)).hexdigest()
     objects = _named(documents)
+    files = _spill_folder(place, spill, hashlib.sha256(f"{digest} {url}".encode()).hexdigest())
     if place.begin(digest, objects):  # what an earlier run could not clean up
         copied = {path: _adopted(plan) for path, plan in plans.items()}
     else:
-        files = _spill_folder(place, spill, digest)
         with pool_of(executor) as pool:
             copied = dict(_copied(plans, place, files, storage_options, progress, pool))
     place.finish(objects)
-    shutil.rmtree(_spill_folder(place, spill, digest), ignore_errors=True)
+    shutil.rmtree(files, ignore_errors=True)
     place.close()
     return CopyReport(url, copied, peak_bytes, time.perf_counter() - begun)
 

@@ -6,6 +6,7 @@ array. Sheets of small labels have no folder: their chunks are in the tables of 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -199,7 +200,7 @@ class Rechunk(SheetWriter[OverlayEntry, SheetEntry, RewritePlan]):
     def _spill_folder(self, draft: _Draft, folder: str) -> str:
         """The folder for intermediate files, where all that write reach it."""
         if self.pool is None:
-            return own_folder(draft.sheet.name)
+            return own_folder(hashlib.sha256(folder.encode()).hexdigest()[:16])
         return os.path.join(folder, DRAFTS, SPILL)
 
     def _sheet(

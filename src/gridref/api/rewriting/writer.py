@@ -10,6 +10,7 @@ others that keep references to the chunks.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import re
@@ -463,38 +464,46 @@ def _through_files(
 ) -> Rewritten:
     """Write intermediate files first, and what a plan says from them."""
     files = LocalSink(spill, lasting=False)
-    n_decoded = 0
-    objects: tuple[WrittenObject, ...] = ()
 
     def told(done: int, _of: int, before: int = 0) -> None:
         if progress is not None:
             progress(before + done, plan.n_steps)
 
-    # Once all is written, the files are gone. What is not there then holds the fill value only, as
-    # the array without any files does.
-    if files.tail(_ALL_WRITTEN, 0) is None:
-        _check_room(spill, plan)
-        done = replace(work, sink=files, prefix="").done(first, pool, told)
-        n_decoded, objects = done.n_decoded, done.objects
+    # Once all is written, the files are gone. What is not there then holds the fill value only,
+    # unless somebody removed it since, or wanted the same in another place.
+    noted = files.tail(_ALL_WRITTEN, 64)
+    if noted is not None:
+        there = work.found(plan)
+        if noted[1] == _digest_of(there):
+            told(plan.n_steps, plan.n_steps)
+            return there
+        files.remove(_ALL_WRITTEN)
+    _check_room(spill, plan)
+    passed = replace(work, sink=files, prefix="").done(first, pool, told)
 
     def source_of(each: WrittenObject) -> Source:
         source = describe_source(os.path.join(spill, each.name))
         return replace(source, chunk_checksums=checksums_of(each))
 
-    between = written_array(first.view, objects, source_of)
+    between = written_array(first.view, passed.objects, source_of)
     second = replace(plan, view=replace(plan.view, array=between), first=None)
     try:
         done = work.done(second, pool, partial(told, before=first.n_units))
     except ChecksumError as error:  # the machine may have failed before a file was on the disk
-        for each in objects:
+        for each in passed.objects:
             files.remove(each.name)
         reason = "an intermediate file was damaged, and all were removed: the same call goes on"
         raise ChecksumError(reason, error.place) from error
-    files.put(_ALL_WRITTEN, [b""])
-    for each in objects:
+    files.put(_ALL_WRITTEN, [_digest_of(done)])
+    for each in passed.objects:
         files.remove(each.name)
     files.clean()
-    return replace(done, n_decoded=n_decoded)
+    return replace(done, n_decoded=passed.n_decoded)
+
+
+def _digest_of(done: Rewritten) -> bytes:
+    """A digest of the names of all objects."""
+    return hashlib.sha256("\n".join(e.name for e in done.objects).encode()).hexdigest().encode()
 
 
 def own_folder(name: str) -> str:
@@ -520,7 +529,7 @@ def own_folder(name: str) -> str:
 
 
 _ALL_WRITTEN = "all-written"
-"""An empty file that takes the place of intermediate files."""
+"""A file that says which objects were written; it takes the place of intermediate files."""
 
 
 def _check_room(spill: str, plan: RewritePlan) -> None:
@@ -571,6 +580,13 @@ class _Work:
             tuple(each for part in parts for each in part.found),
             sum(part.n_decoded for part in parts),
         )
+
+    def found(self, plan: RewritePlan) -> Rewritten:
+        """The objects of a plan that are there."""
+        writer = ObjectWriter(plan, self.reader, self.sink, self.prefix, self.path)
+        for unit in plan.units():
+            writer.is_missing(unit)
+        return writer.written()
 
     def unit(self, plan: RewritePlan, unit: Unit) -> tuple[Rewritten, Sink]:
         """Write one unit; return the sink with what was written."""
