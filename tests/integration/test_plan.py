@@ -426,3 +426,28 @@ def test_a_choice_of_layouts_names_the_one_that_was_tried_and_why_it_does_not_fi
     assert why.startswith("  (tried --concat-dim"), why
     assert "dimensions differ" in why
     assert choice.startswith("  --group-by kind")
+
+
+@pytest.mark.parametrize("n_others", [2, 7])
+def test_layouts_of_many_groups_are_few_lines(tmp_path: Path, n_others: int) -> None:
+    def write_kind(name: str, x: int, time: int) -> None:
+        variable = xr.Variable(("time", "x"), np.zeros((2, 4)))
+        labels = {"time": np.arange(2) + time, "x": np.arange(4) + x}
+        kind = {"kind": name.partition("_")[0]}
+        xr.Dataset({"v": variable}, labels, kind).to_netcdf(tmp_path / f"{name}.nc")
+
+    for number in range(2):
+        for kind in "ab":  # of which nothing says how their x fits
+            write_kind(f"{kind}_{number}", number, 2 * number)
+        for kind in range(n_others):
+            write_kind(f"k{kind}_{number}", 0, 0)
+    asked = [str(tmp_path / "*.nc"), "--group-by", "kind"]
+    done = run_command("build", *asked, "-o", tmp_path / "cube.gridref")
+    lines = [line for line in done.stderr.splitlines() if "laid out by" in line]
+    assert done.returncode == 1
+    assert len(lines) == min(5, 1 + n_others)
+    (of_both,) = (line for line in lines if "--concat-dim time" in line)
+    assert "in a, b" in of_both
+    assert ("more layouts, which gridref plan lists" in done.stderr) == (n_others > 4)
+    planned = run_command("plan", *asked).stdout.splitlines()
+    assert sum("laid out by" in line for line in planned) == 1 + n_others

@@ -15,6 +15,7 @@ from gridref import errors
 from gridref.api.layout.sources import KEPT, REPLACED
 from gridref.combine.columns import label_text
 from gridref.combine.labels import ORDER_KEPT
+from gridref.combine.report import layouts_in_words
 from gridref.errors import (
     LeftOutWarning,
     Message,
@@ -51,11 +52,11 @@ def layout_line(
         What is known of its labels.
     """
     drifts = group.report.drifts
-    found = [
-        Message(row["resolution"], f" ({row['value']})")
+    found = layouts_in_words(
+        (row["resolution"], row["value"], row["variable"])
         for row in drifts
         if row["cause"] == "layout"
-    ]
+    )
     line = Message.joined("; ", found) if found else Message("laid out by ", Message.naming(asked))
     if dim is None:
         return line

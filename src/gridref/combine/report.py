@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gridref.errors import CombineError, Message, Problem, number_of
+from gridref.errors import CombineError, Message, Problem, number_of, some_of
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, Finding, ScanReport, html_of
@@ -262,11 +262,11 @@ class Combination:
 
     @property
     def layouts(self) -> list[Message]:
-        """Each layout that was found for files, with the reasons."""
-        return [
-            Message(note.resolution, f" ({', '.join(case.value for case in note.cases)})")
+        """Each layout that was found for files, with the reasons, and the groups that have it."""
+        return layouts_in_words(
+            (note.resolution, ", ".join(case.value for case in note.cases), note.variable)
             for note in self.report.of_cause("layout")
-        ]
+        )
 
     def _repr_html_(self) -> str | None:
         return html_of(self)
@@ -287,8 +287,25 @@ class Combination:
     def unwrap(self) -> VirtualGroup:
         """The combined group."""
         if self.problems or self.group is None:
-            raise CombineError(self.problems, Message.joined("; ", self.layouts))
+            found, n_more = self.layouts, len(self.layouts) - _MOST_LAYOUTS
+            if n_more > 0:
+                more = f"{number_of(n_more, 'more layout')}, which gridref plan lists"
+                found = [*found[:_MOST_LAYOUTS], Message(more)]
+            raise CombineError(self.problems, Message.joined("\n  - ", found))
         return self.group
+
+
+_MOST_LAYOUTS = 5
+
+
+def layouts_in_words(found: Iterable[tuple[str, str, str]]) -> list[Message]:
+    """Layouts out of resolution, reason and group of each; groups with the same share a line."""
+    groups: dict[Message, list[str]] = {}
+    for resolution, reason, group in found:
+        groups.setdefault(Message(resolution, f" ({reason})"), []).append(group)
+    if len(groups) == 1:
+        return [*groups]
+    return [Message(line, f" in {some_of(names, 4)}") for line, names in groups.items()]
 
 
 def grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -409,9 +409,10 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool, eve
         console.print()
         print_outcome(console, combination.group)
         _print_arrays(console, combination.group)
-    elif combination.group is not None:
+    else:
         for layout in combination.layouts:
             console.print(Text(spelled(layout)), soft_wrap=True)
+    if combination.group is not None and not every:
         console.print(_groups(combination.group))
         console.print()
         print_outcome(console, combination.group)
