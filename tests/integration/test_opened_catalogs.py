@@ -67,3 +67,9 @@ def test_with_files_between_them(catalogs: tuple[list[Path], list[Path]], tmp_pa
     group = gridref.concat(parts, "time")
     with xr.open_mfdataset(files, engine="h5netcdf", data_vars="minimal", coords="minimal") as all_:
         assert_opens_as(group, all_.load(), tmp_path)
+
+
+def test_shells_offer_what_is_for_users(catalogs: tuple[list[Path], list[Path]]) -> None:
+    offered = {name for name in dir(gridref.open_catalog(catalogs[1][0])) if name[0] != "_"}
+    assert {"append", "arrays", "export", "find", "info", "to_xarray", "verify"} <= offered
+    assert not {"decided_trust", "levels", "opener", "parts"} & offered

@@ -70,6 +70,11 @@ class CatalogInfo:
     n_checksums: int = 0
 
 
+_OF_GRIDREF = frozenset(
+    ("decided_trust", "holding", "levels", "opener", "parts", "shown", "with_overlays")
+)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CatalogGroup(VirtualGroup):
     """The root group of a catalog, to be read.
@@ -100,6 +105,10 @@ class CatalogGroup(VirtualGroup):
         if not isinstance(self.report, CatalogReport):
             report = CatalogReport.of(self.report, self.snapshot.drifts)
             object.__setattr__(self, "report", report)
+
+    def __dir__(self) -> list[str]:
+        """The names for users, which shells offer: without what only gridref itself takes."""
+        return [name for name in super().__dir__() if name not in _OF_GRIDREF]
 
     def with_overlays(self, policy: OverlayPolicy) -> Self:
         """The same snapshot, with the overlays that reads may use chosen anew.
