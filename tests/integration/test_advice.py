@@ -356,6 +356,11 @@ CASES = [
         loses="loses the others",
     ),
     Case(
+        ("combine/rules/dimensions.py",),
+        written(dataset([0]), dataset([1], (10, 20, 30), 500)),
+        {"join": "outer"},
+    ),
+    Case(
         ("combine/placement.py",),
         SOME_LACK_THE_DIMENSION,
         {"compat": "override"},
@@ -566,6 +571,18 @@ TESTED_ELSEWHERE = {
         "api/layout/layouts.py",
         "instance='station'",
         by="integration/test_ragged_archives.py::test_labels_out_of_names",
+    ),
+    **_all(
+        "combine/rules/joined_labels.py",
+        "join='override'",
+        by="integration/test_layouts.py::test_labels_that_are_the_same_in_float32",
+    ),
+    **_all(
+        "faces/xarray/opening.py",
+        "concat_dim=",
+        "data_vars=",
+        "coords=",
+        by="integration/test_open_mfdataset.py::test_advice_names_options_that_the_call_has",
     ),
     **_all(
         "faces/xarray/duck_array.py",

@@ -267,6 +267,54 @@ def test_members_that_begin_and_end_differently(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ds["t"].values, expected)
 
 
+def test_labels_that_are_the_same_in_float32(tmp_path: Path) -> None:
+    x = np.array([0.1, 0.2, 0.3])
+    for number, labels in enumerate((x, x.astype("f4"), x)):
+        days(2 * number).assign_coords(x=labels).to_netcdf(tmp_path / f"{number}.nc")
+    with pytest.raises(CombineError, match="the same if rounded to float32") as error:
+        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", "time")
+    (problem,) = error.value.problems
+    assert problem.variable == "x"
+    ds, layout = built(tmp_path)
+    xr.testing.assert_equal(ds, days(0, 6).assign_coords(x=x))
+    assert layout == "laid out by concat_dim='time', combine=CombineOptions('override')"
+    options = by_name(join="override", overwrite=True)
+    catalog = gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", "time", **options)
+    np.testing.assert_array_equal(catalog["x"][:], x)
+
+
+def test_labels_of_text(tmp_path: Path) -> None:
+    names = np.array(["a", "station with a long name", "b", "c"], dtype=object)
+    for number, part in enumerate((slice(2), slice(2, 4))):
+        ds = xr.Dataset({"t": ("x", np.arange(4.0)[part])}, {"x": names[part]})
+        ds.to_netcdf(tmp_path / f"part{number}.nc")
+    ds, layout = built(tmp_path)
+    assert "part1" not in layout
+    assert dict(zip(ds["x"].values, ds["t"].values, strict=True)) == {
+        name: float(number) for number, name in enumerate(names)
+    }
+    for path in tmp_path.glob("*.nc"):
+        path.unlink()
+    every = days(0, 4).assign_coords(x=names[:3])
+    every.isel(time=slice(2)).to_netcdf(tmp_path / "0.nc")
+    every.isel(time=slice(2, 4), x=slice(1, 3)).to_netcdf(tmp_path / "1.nc")
+    catalog = tmp_path / "cube.gridref"
+    with pytest.raises(CombineError, match="join='outer' places each file by them"):
+        gridref.build(tmp_path / "*.nc", catalog, "time", overwrite=True)
+    options = by_name(join="outer", overwrite=True)
+    gridref.build(tmp_path / "*.nc", catalog, "time", **options)
+    with xr.open_dataset(catalog, decode_times=False) as opened:
+        ds = opened.load()
+    expected = every["t"].where((every["time"] < 2) | (every["x"] != "a"))
+    xr.testing.assert_equal(ds["t"].sel(x=names[:3]).astype(float), expected)
+
+
+def test_a_file_without_labels_overlaps_none(tmp_path: Path) -> None:
+    for name, first, n in (("f0", 0, 2), ("f1", 9, 0), ("f2", 2, 2)):
+        days(first, n).to_netcdf(tmp_path / f"{name}.nc")
+    xr.testing.assert_equal(built(tmp_path)[0], days(0, 4))
+
+
 COPIES = {"f2.nc": (2, 2), "f2 (1).nc": (2, 2), "f3.nc": (4, 2)}
 NUMBERED = {"f2.nc": (2, 2), "f3.nc": (4, 2), "f4.nc": (2, 2)}
 ENDS = {"f2.nc": (1, 3), "f3.nc": (3, 3)}

@@ -150,6 +150,34 @@ def test_what_does_not_fit_is_an_error_of_both(tmp_path: Path) -> None:
     assert isinstance(error.value, xr.MergeError)
 
 
+def test_advice_names_options_that_the_call_has(tmp_path: Path) -> None:
+    for number in range(2):
+        values = np.arange(4.0) + 10 * number
+        xr.Dataset({"v": ("step", values)}).to_netcdf(tmp_path / f"{number}.nc")
+        ds = part(number).drop_vars("height")
+        ds = ds.assign(area=("lat", ds["lat"].values + number))
+        ds.to_netcdf(tmp_path / f"area{number}.nc")
+    plain, areas = sorted(tmp_path.glob("?.nc")), sorted(tmp_path.glob("area?.nc"))
+    with pytest.raises(CombineError, match=r"concat_dim=... and combine='nested' stacks the files"):
+        gridref.open_mfdataset(plain)
+    for dim in ("step", "file"):
+        assert_as_xarray(plain, concat_dim=dim, combine="nested")
+    kept = {"data_vars": "minimal", "coords": "minimal"}
+    with pytest.raises(
+        CombineError, match=r"area: .*; data_vars='different' or coords='different'"
+    ):
+        gridref.open_mfdataset(areas, **kept)
+    assert_as_xarray(areas, **{**kept, "data_vars": "different"})
+    with pytest.raises(CombineError, match=r"gridref.build with layout=Ragged\(\) keeps all"):
+        gridref.open_mfdataset([plain[0], shorter(plain[1])])
+
+
+def shorter(path: Path) -> Path:
+    with xr.open_dataset(path) as ds:
+        ds.isel(step=slice(2)).to_netcdf(path.with_name("short.nc"))
+    return path.with_name("short.nc")
+
+
 def test_a_group_of_each_file(tmp_path: Path) -> None:
     for number in range(3):
         part(number).to_netcdf(tmp_path / f"{number}.nc", group="model/daily")

@@ -425,6 +425,7 @@ def _labelled(
 _LOSSLESS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("variables", "different"): {"combine": CombineOptions(variables="different")},
     ("layout", "ragged"): {"layout": Ragged()},
+    ("join", "override"): {"combine": CombineOptions(join="override")},
 }
 """Advice of problems that loses nothing, and what it adds to the options of a candidate."""
 

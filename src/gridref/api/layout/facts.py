@@ -82,6 +82,7 @@ _PRODUCTS = ("realm", "ShortName", "short_name", "product", "product_name", "dom
 _LONGEST_NAME = 64
 
 _EVERYWHERE = (float("-inf"), float("inf"))
+_NOWHERE = _EVERYWHERE[::-1]
 
 _ALIKE = {"proleptic_gregorian": "standard"}
 """Calendars that are the same for all dates since 1582."""
@@ -302,10 +303,17 @@ class Facts:
         return frozenset(sizes), frozenset(labels), frozenset(calendars)
 
     def _span(self, array: VirtualArray | None) -> Span:
-        """The least and the greatest label; times in nanoseconds, whatever they are counted in."""
-        if array is None or not array.size:
+        """The least and the greatest label; times in nanoseconds, whatever they are counted in.
+
+        Of text the least one twice: it has no order in which one file continues another.
+        """
+        if array is None:
             return _EVERYWHERE
+        if not array.size:
+            return _NOWHERE
         values = _labels(array, self.read)
+        if values.dtype.kind in "SU":
+            return (least := min(values.reshape(-1).tolist())), least
         least, greatest = values.min(), values.max()
         base = TimeBase.of(array.attrs) or duration_base(array.attrs)
         if base is None or values.dtype.kind not in "iuf":
@@ -605,8 +613,9 @@ def _meet(one: Box, other: Box) -> bool:
 def varying_dims(groups: Sequence[VirtualGroup], read: Read) -> list[str]:
     """Dimensions along which groups hold different parts: by their index coordinates.
 
-    Those are dimensions of time whose labels differ, and others whose labels follow each other from
-    group to group; labels that interleave are those of different grids.
+    Those are dimensions of time whose labels differ, of text that no two groups share, and others
+    whose labels follow each other from group to group; numbers that interleave are those of
+    different grids.
     """
     held = [group.all_arrays() for group in groups]
     paths = dict.fromkeys(
@@ -640,6 +649,9 @@ def _varies(coordinates: Sequence[VirtualArray | None], read: Read) -> bool:
         return False
     if any(is_time_like(array.attrs) for _, array in distinct.values()):
         return True
+    if all(values.dtype.kind in "SU" for values, _ in distinct.values()):
+        texts = [{*values.reshape(-1).tolist()} for values, _ in distinct.values()]
+        return sum(map(len, texts)) == len(set().union(*texts))
     try:
         spans = sorted((np.min(values), np.max(values)) for values, _ in distinct.values())
     except TypeError:  # text and numbers

@@ -202,12 +202,18 @@ def extents_agree(column: Column, growing: Sequence[str], notes: Notes) -> bool:
         shown = {dim: sizes.get(dim) for dim in differing} if differing else sizes
         text = ", ".join(f"{dim} {n}" if len(shown) > 1 else f"{n}" for dim, n in shown.items())
         cases.setdefault(text, []).append(file)
+    by_label = Message(
+        "if all files have labels there, ",
+        Option("join", "outer"),
+        " places each file by them; ",
+    )
     notes.conflict(
         "shape-differs",
         column.path,
         f"sizes along {' and '.join(map(repr, differing))}" if differing else "sizes",
         cases,
         Message(
+            by_label if notes.options.join == "exact" else "",
             "if they are swaths, profiles or the like, ",
             Option("layout", "ragged", "layout=Ragged()"),
             " keeps all samples; otherwise combine only files of equal sizes",

@@ -119,6 +119,13 @@ def advice_for_labels(column: Column, values: Values) -> str:
     labels = _labels(column, values)
     if labels is None or not all(map(_are_labels, labels)):
         return "the labels repeat or cannot be compared, so files cannot be placed by them"
+    rounded = {own.astype(np.float32).tobytes() for own in labels if own.dtype.kind == "f"}
+    if len(rounded) == 1:
+        return Message(
+            "they are the same if rounded to float32: ",
+            Option("join", "override"),
+            " gives all files the labels of the first",
+        )
     return Message(
         Option("join", "outer"),
         " places each file by its own labels and leaves missing blocks where it has none; ",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial, wraps
+from inspect import signature
 from itertools import chain
 from typing import Any, Literal, get_args
 
@@ -134,16 +135,43 @@ class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):
 
 
 def _raises_as_xarray[**P, R](call: Callable[P, R]) -> Callable[P, R]:
-    """Let what a call raises of combining be caught as errors of xarray, too."""
+    """Let what a call raises of combining be caught as errors of xarray, too.
+
+    Its advice names options that the call has.
+    """
+    taken = signature(call).parameters
 
     @wraps(call)
     def raising(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return call(*args, **kwargs)
         except CombineError as error:
-            raise CombiningError(error.problems, error.layout) from None
+            problems = [
+                replace(each, message=_as_called(Message(each.message), taken))
+                for each in error.problems
+            ]
+            raise CombiningError(problems, error.layout) from None
 
     return raising
+
+
+def _as_called(message: Message, taken: Collection[str]) -> Message:
+    """A message with the options that a call takes, in place of those of `gridref.build`."""
+    parts: list[str | Option] = []
+    for part in message.parts:
+        if not isinstance(part, Option):
+            parts.append(part)
+        elif part.name == "variables" and "data_vars" in taken:
+            parts += [Option("data_vars", part.value), " or ", Option("coords", part.value)]
+        elif part.name == "concat_dim" and "combine" in taken:
+            parts += [part, " and ", Option("combine", "nested")]
+        elif not str(part).startswith("layout=") or "layout" in taken:
+            parts.append(part)
+        elif part.name == "stack" and "combine" in taken:
+            parts += [Option("concat_dim"), " and ", Option("combine", "nested")]
+        else:
+            parts.append(f"gridref.build with {part}")
+    return Message(*parts)
 
 
 def _of_group(scanned: Scanned, group: str | None) -> Scanned:
