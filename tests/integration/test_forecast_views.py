@@ -163,6 +163,26 @@ def test_cubes_have_valid_times_of_runs_and_steps(tmp_path: Path) -> None:
     assert set(forecast(catalog).arrays) == {"valid_time", "t2m", "init", "step"}
 
 
+def test_reference_dates_of_long_ago(tmp_path: Path) -> None:
+    """Since the year 1 there are more nanoseconds than 64 bits hold."""
+    for number in range(2):
+        init = {"units": "days since 0001-01-01", "calendar": "proleptic_gregorian"}
+        init["standard_name"] = "forecast_reference_time"
+        coords = {
+            "init": ((), 738000 + number, init),
+            "step": ("step", [0, 6, 24], {"units": "hours"}),
+        }
+        ds = xr.Dataset({"v": ("step", [number + 0.0, 1, 2])}, coords)
+        ds.to_netcdf(tmp_path / f"{number}.nc")
+    gridref.build(f"{tmp_path}/*.nc", tmp_path / "cube", ["init", "step"])
+    shown = opened(tmp_path / "cube")
+    np.testing.assert_array_equal(shown.valid_time, shown.init + shown.step)
+    gridref.open_catalog(tmp_path / "cube").to_forecast(tmp_path / "one", run="2021-07-29")
+    one = opened(forecast(tmp_path / "cube", run="2021-07-31"))
+    np.testing.assert_array_equal(one.valid_time, shown.valid_time[1])
+    np.testing.assert_array_equal(one.v, [1, 1, 2])
+
+
 @pytest.mark.parametrize("attrs", [{"standard_name": "time"}, {}])
 def test_times_that_are_not_said_to_be_runs_are_valid_times(
     tmp_path: Path, attrs: dict[str, str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gridref.api.layout.sources import label_values, with_label, with_labels
@@ -187,6 +188,7 @@ def test_labels_that_place_nothing(second: list[Any], cause: str | None, words: 
         (np.array([0, 7], "M8[W]"), [0, 49], "days"),
         (np.array([0, 7], "M8[s]"), [0, 7], "seconds"),
         (np.array([0, 1], "M8[10s]"), [0, 10 * 10**9], "nanoseconds"),
+        ([pd.Timestamp(7), pd.Timestamp(8)], [7, 8], "nanoseconds"),
     ],
 )
 def test_labels_are_kept_as_cf_says(labels: Any, values: list[Any], units: str | None) -> None:

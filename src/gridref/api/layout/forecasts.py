@@ -9,9 +9,10 @@ Model Run Collections: best time series, constant forecast offset, one run.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -243,15 +244,12 @@ def forecast(
         units = group.arrays[runs].attrs.get("units")
         raise InvalidRequestError(f"{runs} has units {units!r}, which are not times")
     reader = reader_for(storage_options)
-    axes = ForecastAxes(
-        runs,
-        steps,
-        _nanoseconds(reader.read(group.arrays[runs], name=runs), base.unit_ns),
-        _nanoseconds(reader.read(group.arrays[steps], name=steps), _unit_ns(group, steps)),
-    )
-    picks = _picks(group, axes, base, after=after, offset=offset, run=run)
+    start, since = _run_times(reader.read(group.arrays[runs], name=runs), base)
+    ahead = _nanoseconds(reader.read(group.arrays[steps], name=steps), _unit_ns(group, steps))
+    axes = ForecastAxes(runs, steps, start, ahead)
+    picks = _picks(group, axes, since, after=after, offset=offset, run=run)
     units = str(group.arrays[runs].attrs["units"])
-    valid_time = _as_times(picks.valid_ns, (VALID_TIME,), units, base.calendar)
+    valid_time = _as_times(picks.valid_ns, since, base, (VALID_TIME,), units)
     return axes.view(group, picks, valid_time)
 
 
@@ -319,10 +317,13 @@ def with_valid_times(group: VirtualGroup, read: Read) -> VirtualGroup:
     )
     if base is None or named or not shown:
         return group
-    start = _nanoseconds(read(group.arrays[runs]), base.unit_ns)
+    start, since = _run_times(read(group.arrays[runs]), base)
     ahead = _nanoseconds(read(group.arrays[steps]), step_ns)
     units = str(group.arrays[runs].attrs["units"])
-    valid = _as_times(np.add.outer(start, ahead), (runs, steps), units, base.calendar)
+    try:
+        valid = _as_times(np.add.outer(start, ahead), since, base, (runs, steps), units)
+    except InvalidRequestError:
+        return group
     beside = str(group.attrs.get("coordinates", "")).split()
     attrs = {**group.attrs, "coordinates": " ".join([*beside, VALID_TIME])}
     return group.with_changes(arrays={**group.arrays, VALID_TIME: valid}, attrs=attrs)
@@ -398,6 +399,14 @@ def _unit_ns(group: VirtualGroup, name: str) -> int:
     return known
 
 
+def _run_times(values: NDArray[Any], base: TimeBase) -> tuple[Int64Array, TimeBase]:
+    """Times of runs from the first one, and when that is: reference dates may be centuries ago."""
+    first = math.floor(values.flat[0]) if values.size and np.isfinite(values.flat[0]) else 0
+    wide = values.astype(np.int64) if values.dtype.kind == "u" else values
+    since = replace(base, epoch_ns=base.epoch_ns + first * base.unit_ns)
+    return _nanoseconds(wide - first, base.unit_ns), since
+
+
 def _nanoseconds(values: NDArray[Any], unit_ns: int) -> Int64Array:
     if values.dtype.kind in "iu":
         return values.astype(np.int64) * np.int64(unit_ns)
@@ -410,13 +419,29 @@ def _duration_ns(text: str) -> int:
 
 
 def _as_times(
-    valid_ns: Int64Array, dims: tuple[str, ...], units: str, calendar: str
+    valid_ns: Int64Array, since: TimeBase, base: TimeBase, dims: tuple[str, ...], units: str
 ) -> VirtualArray:
-    """Valid times, in the largest unit of whole numbers up to hours."""
-    unit_ns = next(ns for ns in (3600 * 10**9, 10**9, 1) if not (valid_ns % ns).any())
+    """Valid times, in the largest unit of whole numbers up to hours.
+
+    Parameters
+    ----------
+    since, base
+        From when they are counted, and from when they are to be.
+
+    Raises
+    ------
+    InvalidRequestError
+        If 64 bits do not hold them.
+    """
+    begin = since.epoch_ns - base.epoch_ns
+    unit_ns = next(
+        ns for ns in (3600 * 10**9, 10**9, 1) if not (begin % ns or (valid_ns % ns).any())
+    )
+    if abs(begin // unit_ns) >= 2**62:
+        raise InvalidRequestError(f"valid times in nanoseconds, counted as {units}, are too large")
     attrs = {
         "standard_name": "time",
         "units": units_with(units, unit_ns),
-        "calendar": calendar,
+        "calendar": base.calendar,
     }
-    return VirtualArray.from_numpy(valid_ns // unit_ns, dims, attrs)
+    return VirtualArray.from_numpy(valid_ns // unit_ns + begin // unit_ns, dims, attrs)

@@ -123,9 +123,12 @@ def label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
 
 
 def _times(labels: ArrayLike) -> NDArray[Any]:
-    """Python's dates and times as ``datetime64``."""
+    """Dates and times of Python and pandas as ``datetime64``."""
+    values = np.asarray(labels).tolist()
     try:
-        return np.asarray(labels, "M8[us]")
+        of_pandas = [own.to_datetime64() for own in values if hasattr(own, "to_datetime64")]
+        whole = of_pandas if len(of_pandas) == len(values) else values
+        return np.asarray(whole, "M8[ns]" if of_pandas else "M8[us]")
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(f"labels must be numbers, strings or times: {error}") from error
 
