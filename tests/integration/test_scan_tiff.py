@@ -862,6 +862,31 @@ def test_scale_offset_units_and_names(tmp_path: Path) -> None:
     assert decoded.x.attrs["standard_name"] == "longitude"
 
 
+def test_scale_and_offset_without_a_georeference(tmp_path: Path) -> None:
+    path = tmp_path / "packed.tif"
+    profile = {"driver": "GTiff", "width": 8, "height": 4, "dtype": "int16", "nodata": -9}
+    with rasterio.open(path, "w", count=1, **profile) as file:
+        file.write(np.arange(32, dtype=np.int16).reshape(1, 4, 8))
+        file.scales, file.offsets, file.units, file.descriptions = (0.1,), (2.0,), ("K",), ("skin",)
+    attrs = scan(str(path)).arrays["image"].attrs
+    named = ("scale_factor", "add_offset", "units", "long_name", "_FillValue")
+    assert [attrs[name] for name in named] == [0.1, 2.0, "K", "skin", -9]
+
+
+def test_each_image_of_a_file_has_its_own_nodata(tmp_path: Path) -> None:
+    path = tmp_path / "several.tif"
+    with tifffile.TiffWriter(path) as file:
+        for length, text in ((4, "-9999"), (6, None), (8, "7")):
+            tags = [] if text is None else [(42113, 2, 0, text, True)]
+            file.write(np.ones((length, 5), "f4"), extratags=tags, metadata=None)
+    arrays = scan(str(path)).all_arrays()
+    found = [arrays[f"series_{number}/image"].attrs.get("_FillValue") for number in range(3)]
+    assert found == [-9999, None, 7]
+    for number, nodata in enumerate(found, 1):
+        with rasterio.open(f"GTIFF_DIR:{number}:{path}") as file:
+            assert file.nodata == nodata
+
+
 def test_internal_mask_lies_beside_its_image(tmp_path: Path) -> None:
     path = tmp_path / "masked.tif"
     profile = {"driver": "GTiff", "width": 64, "height": 32, "count": 1, "dtype": "uint8"}

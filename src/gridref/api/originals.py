@@ -45,7 +45,7 @@ from gridref.formats.grib.original import Eccodes
 from gridref.formats.jpeg2000 import RasterioFile
 from gridref.formats.metadata import json_object
 from gridref.formats.n5 import is_dataset
-from gridref.formats.tiff.images import fill_of
+from gridref.formats.tiff.images import nodata_of
 from gridref.formats.wkw import Header
 from gridref.io import ScanFile, is_absent, is_local, open_for_scan
 from gridref.model.array import VirtualArray
@@ -632,7 +632,7 @@ class _TIFFOriginal(Original):
             if page.compression == _LERC and page.dtype.kind == "f":
                 raise ValueError("it leaves out the masks of LERC")
             # It knows no nodata value at the end of the range of its dtype.
-            page.nodata = fill_of(page.tags.valueof("GDAL_NODATA"), page.dtype)
+            page.nodata = nodata_of(page.tags.valueof("GDAL_NODATA"), page.dtype) or 0
             if page.jpegheader is not None:
                 # Decoded as one stream, chroma would be smoothed over the edges of its tiles.
                 import zarr

@@ -132,7 +132,7 @@ _METHODS: Mapping[int, tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]] = {
         (("latitude_of_origin", _LATITUDE), ("central_meridian", (3095, *_LONGITUDE)), *_SCALED),
     ),
     16: ("Oblique_Stereographic", _ORIGIN + _SCALED),
-    17: ("Equirectangular", (*_ORIGIN, ("standard_parallel_1", (3078,)))),
+    17: ("Equirectangular", (_ORIGIN[0], ("standard_parallel_1", (3078,)), _ORIGIN[1])),
     18: ("Cassini_Soldner", _ORIGIN),
     21: ("Orthographic", _ORIGIN),
     23: ("Robinson", (("longitude_of_center", _LONGITUDE),)),

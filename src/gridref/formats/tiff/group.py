@@ -33,7 +33,6 @@ from gridref.formats.tiff.images import (
     Image,
     Level,
     TiffStructure,
-    nodata_of,
     read_gdal_metadata,
 )
 from gridref.formats.tiff.storage import (
@@ -114,7 +113,8 @@ def _image_array(
     manifest = _reordered(level, stored, order)
     assert level.keyframe.dtype is not None
     dtype = level.keyframe.dtype.newbyteorder("=")
-    fill_value = dtype.type(level.keyframe.nodata)
+    nodata = level.keyframe.nodata
+    fill_value = dtype.type(0 if nodata is None else nodata)
     if len(encodings) == 1:
         return VirtualArray.of_one_block(
             shape,
@@ -360,14 +360,11 @@ def _plain_level(
     """One resolution of an image, its axes in some order, with coordinates and color map."""
     names = _dim_names(level.axes)
     dims = tuple(names[axis] for axis in order)
-    attrs: dict[str, Any] = {}
+    attrs = _band_attributes(context, image.levels[0])
     if image.name:
         attrs["long_name"] = image.name
     if image.channel_names:
         attrs["channel_names"] = list(image.channel_names)
-    nodata = _nodata(context, level)
-    if nodata is not None:
-        attrs["_FillValue"] = nodata
     array = context.describe(path, level, dims, attrs, tuple(order))
     if array is None:
         return VirtualGroup()
@@ -397,7 +394,8 @@ def _geo_file(context: _Context) -> VirtualGroup:
     assert context.georeference is not None
     first, *others = context.structure.images
     masks = [image for image in others if image.levels[0].keyframe.is_mask]
-    attrs = _band_attributes(context, first.levels[0])
+    kind = {"AREA_OR_POINT": context.georeference.area_or_point}
+    attrs = mapped({**kind, **_band_attributes(context, first.levels[0])})
     nodes = [_geo_level(context, first, level, masks, attrs) for level in first.levels]
     root, *overviews = nodes
     groups = {f"overview_{number}": node for number, node in enumerate(overviews, 1) if node.arrays}
@@ -474,12 +472,12 @@ def _band_attributes(context: _Context, level: Level) -> dict[str, Any]:
     """Nodata, scale and offset, names and units of the bands."""
     n_bands = _length(level, "S")
     has_bands = "S" in level.axes or len(level.axes) == 2
-    assert context.georeference is not None
-    bands = context.bands
-    attrs: dict[str, Any] = {"AREA_OR_POINT": context.georeference.area_or_point}
-    nodata = _nodata(context, level)
-    if nodata is not None:
+    bands, nodata = context.bands, level.keyframe.nodata
+    attrs: dict[str, Any] = {}
+    if nodata is not None and not isinstance(nodata, np.bool_):
         attrs["_FillValue"] = nodata
+    if level.series or (context.georeference is None and len(level.pages) > 1):
+        return attrs  # the metadata are those of the first page
     for name, values, default in (
         ("scale", bands.scales, 1.0),
         ("offset", bands.offsets, 0.0),
@@ -493,7 +491,7 @@ def _band_attributes(context: _Context, level: Level) -> dict[str, Any]:
         if texts and has_bands:
             names = [texts.get(band, "") for band in range(n_bands)]
             attrs[name] = names[0] if len(set(names)) == 1 and n_bands == 1 else names
-    return mapped(attrs)
+    return attrs
 
 
 def _color_map(context: _Context, level: Level) -> dict[str, VirtualArray]:
@@ -505,12 +503,6 @@ def _color_map(context: _Context, level: Level) -> dict[str, VirtualArray]:
     if colors.dtype != np.uint16 or not colors.size or colors.size % 3:
         return {}
     return {"color_map": VirtualArray.from_numpy(colors.reshape(3, -1), ("rgb", "color"))}
-
-
-def _nodata(context: _Context, level: Level) -> Any:
-    dtype = level.keyframe.dtype
-    text = context.structure.tags.get(Tag.GDAL_NODATA)
-    return None if dtype is None else nodata_of(_text(text), dtype)
 
 
 def _text(value: Any) -> str | None:

@@ -73,7 +73,8 @@ class Page:
     jpeg_tables
         Value of the JPEGTables tag, or a header that all segments share.
     nodata
-        The value of tiles that the file does not hold.
+        GDAL's value for "no data", which tiles read as that the file does not hold; None if there
+        is none.
     subfile_type
         NewSubfileType: bit 0 reduced resolution, bit 2 transparency mask.
     offsets, counts
@@ -343,7 +344,7 @@ def _numbers(values: Mapping[int, str]) -> dict[int, float]:
     return result
 
 
-def nodata_of(text: str | None, dtype: np.dtype[Any]) -> Any:
+def nodata_of(text: Any, dtype: np.dtype[Any] | None) -> Any:
     """The GDAL_NODATA tag as a scalar of `dtype`.
 
     Returns
@@ -351,9 +352,11 @@ def nodata_of(text: str | None, dtype: np.dtype[Any]) -> Any:
     numpy scalar or None
         None if there is none, or if no element of `dtype` can be equal to it.
     """
-    if text is None:
+    if not isinstance(text, str) or dtype is None:
         return None
     try:
+        if dtype.kind == "b":
+            return {"0": np.False_, "1": np.True_}.get(text.strip())
         if dtype.kind in "iu":
             whole = _integer(text)
             limits = np.iinfo(dtype)
@@ -367,14 +370,6 @@ def nodata_of(text: str | None, dtype: np.dtype[Any]) -> Any:
             return np.asarray(number).astype(dtype)[()] if dtype.kind in "fc" else None
     except ValueError:
         return None
-
-
-def fill_of(text: Any, dtype: np.dtype[Any] | None) -> Any:
-    """What tiles read as that the file does not hold: the GDAL_NODATA tag, else 0, as in GDAL."""
-    if not isinstance(text, str) or dtype is None:
-        return 0
-    nodata = nodata_of(text, np.dtype("u1") if dtype.kind == "b" else dtype)
-    return 0 if nodata is None else nodata
 
 
 def _integer(text: str) -> int | None:

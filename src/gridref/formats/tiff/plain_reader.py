@@ -30,7 +30,7 @@ from gridref.formats.tiff.images import (
     Level,
     Page,
     TiffStructure,
-    fill_of,
+    nodata_of,
 )
 from gridref.io import ScanFile
 from gridref.model.grid import chunk_counts
@@ -151,7 +151,7 @@ def _page(directory: Directory, number: int) -> Page:
         subsampled=subsampled,
         t4_options=0,
         jpeg_tables=None if tables is None else tables.tobytes(),
-        nodata=fill_of(directory.text(Tag.GDAL_NODATA), dtype),
+        nodata=nodata_of(directory.text(Tag.GDAL_NODATA), dtype),
         subfile_type=directory.integer(Tag.NEW_SUBFILE_TYPE, 0),
         offsets=offsets,
         counts=counts,

@@ -42,7 +42,7 @@ from gridref.formats.tiff.images import (
     Page,
     TiffStructure,
     elements_of,
-    fill_of,
+    nodata_of,
     pixels_of,
 )
 from gridref.io import ScanFile, beside, is_absent, open_for_scan, policy_for
@@ -461,7 +461,7 @@ def _page(page: Any, keyframe: Any) -> Page:
         subsampled=bool(keyframe.is_subsampled),
         t4_options=int(keyframe.tags.valueof(Tag.T4_OPTIONS, 0)),
         jpeg_tables=_jpeg_tables(page, keyframe),
-        nodata=fill_of(keyframe.tags.valueof(Tag.GDAL_NODATA), keyframe.dtype),
+        nodata=nodata_of(keyframe.tags.valueof(Tag.GDAL_NODATA), keyframe.dtype),
         subfile_type=int(keyframe.subfiletype),
         offsets=_column(page.dataoffsets),
         counts=_column(page.databytecounts),
