@@ -959,6 +959,23 @@ def test_rare_reference_systems(tmp_path: Path, crs: str, flavor: str) -> None:
     np.testing.assert_allclose(*places, rtol=0, atol=1e-7)
 
 
+def test_a_system_of_no_known_kind_is_not_geographic(tmp_path: Path) -> None:
+    path = tmp_path / "local.tif"
+    keys = (1, 1, 0, 3, 1024, 0, 1, 32767, 2048, 0, 1, 4326, 3076, 0, 1, 9001)
+    tags = [
+        (33550, 12, 3, (10.0, 10.0, 0.0), True),
+        (33922, 12, 6, (0.0, 0.0, 0.0, 5e5, 5e6, 0.0), True),
+        (34735, 3, len(keys), keys, True),
+    ]
+    tifffile.imwrite(path, np.zeros((3, 4), "u1"), metadata=None, extratags=tags)
+    with rasterio.open(path) as file:
+        assert file.crs.to_wkt().startswith("LOCAL_CS")
+    group = scan(str(path))
+    assert "crs_wkt" not in group.arrays["spatial_ref"].attrs
+    assert "degrees" not in str(group.arrays["x"].attrs)
+    assert any("not understood" in finding.reason for finding in group.report)
+
+
 PYRAMID_TIFFS = shared_files(
     "tiff/**/*.tif", "tiff/**/*.tiff", "families/**/*.tif", "ome_tiff/**/*.tif*"
 )

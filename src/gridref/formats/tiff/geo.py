@@ -103,7 +103,8 @@ _PROJ_CITATION, _PROJECTION, _METHOD, _LINEAR_UNIT, _UNIT_SIZE = 3073, 3074, 307
 _CITATION = 1026
 _ANGULAR_UNIT, _PRIME_MERIDIAN = 2054, 2061
 _USER_DEFINED = 32767
-_PROJECTED_MODEL = 1
+_PROJECTED_MODEL, _NOT_PROJECTED = 1, (None, 2, 3)
+"""Values of GTModelTypeGeoKey; with others GDAL takes a system for one of no known place."""
 _ESRI = "ESRI PE String = "
 """Begins a citation that is WKT: Esri's programs write it, and GDAL for methods without a code."""
 
@@ -184,7 +185,7 @@ def _epsg_code(keys: Mapping[int, Any]) -> int | None:
     projected, model = keys.get(_PROJECTED_CRS), keys.get(_MODEL_TYPE)
     if model in (None, _PROJECTED_MODEL, _USER_DEFINED) and projected is not None:
         return projected if 1024 <= projected < _USER_DEFINED else None
-    if model == _PROJECTED_MODEL or "PROJCS" in (_esri(keys) or ""):
+    if model not in _NOT_PROJECTED:
         return None
     geodetic = keys.get(_GEODETIC_CRS)
     return geodetic if geodetic is not None and 1024 <= geodetic < _USER_DEFINED else None
@@ -198,10 +199,10 @@ def _esri(keys: Mapping[int, Any]) -> str | None:
 
 def _user_defined(keys: Mapping[int, Any]) -> str | None:
     """WKT 1 of a system that the keys spell out."""
-    geographic = _geographic_wkt(keys)
-    is_projected = keys.get(_MODEL_TYPE) == _PROJECTED_MODEL or _METHOD in keys
+    geographic, model = _geographic_wkt(keys), keys.get(_MODEL_TYPE)
+    is_projected = model == _PROJECTED_MODEL or _METHOD in keys
     if geographic is None or not is_projected:
-        return geographic
+        return geographic if model in _NOT_PROJECTED else None
     projection = _projection_wkt(keys)
     if projection is None:
         return None
