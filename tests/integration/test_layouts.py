@@ -109,6 +109,15 @@ def test_dates_in_names(tmp_path: Path) -> None:
     assert ds["time"].values[0] == 978307200
 
 
+@pytest.mark.parametrize("word", ["t", "x"])
+def test_numbers_behind_the_name_of_a_variable_or_dimension(tmp_path: Path, word: str) -> None:
+    for number in (1, 2):
+        xr.Dataset({"t": ("x", np.arange(3.0) + number)}).to_netcdf(tmp_path / f"{word}{number}.nc")
+    ds, _ = built(tmp_path)
+    assert ds["t"].dims == ("part1", "x")
+    np.testing.assert_array_equal(ds["t"].values, np.add.outer([1, 2], np.arange(3.0)))
+
+
 def days_that_say_the_first(folder: Path, *, scalar: bool = False) -> list[Path]:
     """Three daily files with dates in their names, whose own time is that of the first."""
     files = [folder / f"day_2001-01-0{day}.nc" for day in (1, 2, 3)]

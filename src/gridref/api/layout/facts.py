@@ -359,8 +359,24 @@ class Facts:
 
     @cached_property
     def parts(self) -> NameParts | None:
-        """The parts of the names; None where they are not cut alike."""
-        return name_parts(self.files)
+        """The parts of the names; None where they are not cut alike.
+
+        A part is not called what a variable, or a dimension with several elements, is called:
+        ``tas1.nc`` with the variable ``tas``.
+        """
+        parts = name_parts(self.files)
+        if parts is None:
+            return None
+        taken = {path.rpartition("/")[2] for own in self.variables for path in own}
+        arrays = (array for group in self.groups for array in group.all_arrays().values())
+        taken |= {dim for array in arrays for dim, extent in array.sizes.items() if extent > 1}
+        fields = [
+            replace(field, name=f"part{number}")
+            if field.name in taken and not field.is_time
+            else field
+            for number, field in enumerate(parts.fields, start=1)
+        ]
+        return replace(parts, fields=tuple(fields))
 
     @cached_property
     def parts_of_images(self) -> NameParts | None:
