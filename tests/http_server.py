@@ -106,6 +106,8 @@ class Site:
         Whether ranges are ignored, as simple servers do.
     cuts_bodies
         How many bodies to break off in the middle.
+    states_length
+        Whether answers say how long they are, and do not just end with the connection.
     awaits
         Answers are held back, two seconds at most, until so many requests are there at once.
     delay_seconds
@@ -137,6 +139,7 @@ class Site:
     statuses: list[int] = field(default_factory=list)
     ignores_ranges: bool = False
     cuts_bodies: int = 0
+    states_length: bool = True
     awaits: int = 0
     delay_seconds: float = 0
     most_a_second: int | None = None
@@ -250,7 +253,10 @@ def serving(site: Site) -> Iterator[Site]:
                 if with_body and site.fault:
                     return self.send_faulty(_faulty(site.fault, content, start, stop), path)
             self.send_response(status)
-            self.send_header("Content-Length", str(stop - start))
+            if site.states_length:
+                self.send_header("Content-Length", str(stop - start))
+            else:
+                self.send_header("Connection", "close")
             if not site.ignores_ranges:
                 self.send_header("Accept-Ranges", "bytes")
             if status == 206:

@@ -149,9 +149,10 @@ def test_a_busy_server_is_asked_again(site: Site, status: int) -> None:
     assert [bytes(part) for part in parts] == [DATA[:5], DATA[9000:9005]]
 
 
-def test_a_broken_transfer_is_repeated(site: Site) -> None:
+@pytest.mark.parametrize("states_length", [True, False])
+def test_a_broken_transfer_is_repeated(site: Site, states_length: bool) -> None:
     source = describe_source(f"{site.url}/a.bin")
-    site.cuts_bodies = 1
+    site.states_length, site.cuts_bodies = states_length, 1
     assert bytes(SourcePool(retry=FAST).read(source, 10, 50_000)) == DATA[10:50_010]
 
 

@@ -14,6 +14,7 @@ size.
 
 from __future__ import annotations
 
+import errno
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -84,7 +85,11 @@ async def asked(
     async def ask_one(start: int, stop: int) -> Answer | BaseException:
         try:
             async with asyncio.timeout(limit):
-                return await ask(filesystem, path, url, start, stop)
+                answer = await ask(filesystem, path, url, start, stop)
+            body, source, _ = answer
+            if start + len(body) < min(stop, source.size_bytes or 0):
+                raise ConnectionAbortedError(errno.ECONNABORTED, "the answer was cut on its way")
+            return answer
         except Exception as error:  # noqa: BLE001 - handed on as the result of the range
             return error
 
