@@ -959,6 +959,18 @@ def test_rare_reference_systems(tmp_path: Path, crs: str, flavor: str) -> None:
     np.testing.assert_allclose(*places, rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize(("crs", "unit"), [("EPSG:4807", "grad"), ("EPSG:4326", "degrees_east")])
+def test_units_of_geographic_axes(tmp_path: Path, crs: str, unit: str) -> None:
+    path = tmp_path / "axes.tif"
+    profile = {"driver": "GTiff", "width": 2, "height": 2, "count": 1, "dtype": "uint8"}
+    place = rasterio.Affine(0.1, 0, 1, 0, -0.1, 2)
+    with rasterio.open(path, "w", crs=crs, transform=place, **profile) as file:
+        file.write(np.ones((1, 2, 2), np.uint8))
+    array = scan(str(path)).arrays["x"]
+    assert array.attrs["units"] == unit
+    assert array.attrs["standard_name"] == "longitude"
+
+
 def test_a_system_of_no_known_kind_is_not_geographic(tmp_path: Path) -> None:
     path = tmp_path / "local.tif"
     keys = (1, 1, 0, 3, 1024, 0, 1, 32767, 2048, 0, 1, 4326, 3076, 0, 1, 9001)

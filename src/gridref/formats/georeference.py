@@ -6,6 +6,7 @@ with a ``GeoTransform`` attribute in GDAL's order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -100,9 +101,9 @@ class Georeference:
         affine = self.affine
         is_small = max(n_rows, n_columns) <= limits().coordinates
         if affine is not None and affine.is_rectilinear and is_small:
-            degrees = (self.crs or {}).get("grid_mapping_name") == "latitude_longitude"
-            arrays[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", degrees)
-            arrays[y] = _pixel_centres(affine.y0, affine.dy_row, n_rows, y, "Y", degrees)
+            angle = _angle(self.crs or {})
+            arrays[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", angle)
+            arrays[y] = _pixel_centres(affine.y0, affine.dy_row, n_rows, y, "Y", angle)
         return arrays
 
     def _mapping(self) -> dict[str, Any]:
@@ -114,25 +115,34 @@ class Georeference:
 
 @FORMS.keeps(lambda axis, *_: 2000 + axis.nbytes)
 def _pixel_centres(
-    start: float, step: float, n_pixels: int, dim: str, letter: str, degrees: bool
+    start: float, step: float, n_pixels: int, dim: str, letter: str, angle: str
 ) -> VirtualArray:
     """Coordinate variable of one axis; files on the same grid, like a time series, share it."""
     centres = np.arange(n_pixels, dtype="f8")
     centres += 0.5  # in place: an axis may be long
     centres *= step
     centres += start
-    return VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
+    return VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, angle))
 
 
-def _axis_attributes(letter: str, degrees: bool) -> dict[str, Any]:
-    """CF attributes of a horizontal coordinate."""
-    if degrees:
+def _angle(crs: Mapping[str, Any]) -> str:
+    """The unit of the axes of a geographic system, mostly ``degree``; empty for others."""
+    if crs.get("grid_mapping_name") != "latitude_longitude":
+        return ""
+    axes = str(crs.get("crs_wkt", "")).rpartition(",CS[")[2]
+    units = re.findall(r'(?:ANGLE)?UNIT\["([^"]+)"', axes)
+    return units[0] if units else "degree"
+
+
+def _axis_attributes(letter: str, angle: str) -> dict[str, Any]:
+    """CF attributes of a horizontal coordinate; `angle` is empty unless it is one."""
+    if angle:
         which, unit = ("longitude", "east") if letter == "X" else ("latitude", "north")
         return {
             "axis": letter,
             "long_name": which,
             "standard_name": which,
-            "units": f"degrees_{unit}",
+            "units": f"degrees_{unit}" if angle == "degree" else angle,
         }
     name = letter.lower()
     return {
