@@ -266,6 +266,10 @@ def test_demo(folder: Path, sample_data: Path) -> None:
         (["build", "dtaa", "-o", "x.gridref"], 1, "no file matches 'dtaa': did you mean 'data'?"),
         (["build", "dataa/*.nc", "-o", "x.gridref"], 1, "did you mean 'data'?"),
         (["plan", "data/month_0.nc"], 1, "did you mean 'month_02.nc' or 'month_01.nc' or"),
+        (["build", "data/month_00.nc", "-o", "data/month_01.nc"], 1, "a file is at this address"),
+        (["append", "data/month_00.nc", "cube.gridref"], 1, "A catalog is a folder, and this is a"),
+        (["export", "cube.gridref", "no/r.json"], 1, "of this address does not exist: make it"),
+        (["export", "cube.gridref", "no/r.json"], 1, "no/r.json] (see"),  # not a draft's name
         (["info", "cubes.gridref"], 1, "it has no gridref.json: did you mean 'cube.gridref'"),
         (["info", "cube.gridref", "--view", "natve"], 1, "did you mean 'native'?"),
         (["info", "cube.gridref", "--shards", "time=none"], 1, "time=24,lat=180"),

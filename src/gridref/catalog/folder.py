@@ -184,12 +184,28 @@ def write_errors_told(
     except GridrefError:
         raise
     except OSError as error:
-        place = Place(source=str(error.filename or url))
-        raise kind(f"{what} cannot be written: {error.strerror or error}", place) from error
+        name = str(error.filename or url)
+        place = Place(source=url if _DRAFT.search(name) else name)
+        raise kind(f"{what} cannot be written: {_why(error)}", place) from error
     except ValueError as error:  # what Python says of paths with a NUL or half of a surrogate pair
         if "null" not in str(error) and not isinstance(error, UnicodeEncodeError):
             raise
         raise kind(f"{what} cannot be written: {error} in a name", Place(source=url)) from error
+
+
+_DRAFT = re.compile(r"\.\d+\.tmp$")
+"""Names that nobody asked for: files are written under them first."""
+
+
+def _why(error: OSError) -> str:
+    """What the system says of a path that is to be written, in more words where it is terse."""
+    if isinstance(error, NotADirectoryError):
+        return (
+            "a file is at this address, or above it, in place of a folder: choose another address"
+        )
+    if isinstance(error, FileNotFoundError):
+        return "a folder of this address does not exist: make it first"
+    return error.strerror or str(error)
 
 
 class LocalFolder:
@@ -702,6 +718,10 @@ def _sync_directory(path: str) -> None:
 
 def _not_found(url: str, name: str) -> CatalogNotFoundError:
     advice = near_paths(url) or ". Check the address, or build a catalog first"
+    if is_local(url) and os.path.isfile(url):
+        advice = (
+            ". A catalog is a folder, and this is a file: gridref build makes a catalog of files"
+        )
     return CatalogNotFoundError(
         f"no catalog there: it has no {name}{advice}",
         Place(source=url),
@@ -709,4 +729,4 @@ def _not_found(url: str, name: str) -> CatalogNotFoundError:
 
 
 def _unusable(path: str, error: OSError) -> GridrefError:
-    return SourceUnavailableError(f"{error.strerror or error}", Place(source=path))
+    return SourceUnavailableError(_why(error), Place(source=path))

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from gridref.errors import InvalidRequestError, Place, SourceUnavailableError
+from gridref.errors import InvalidRequestError, Place, SourceUnavailableError, some_of
 from gridref.extras import missing_package
 from gridref.io.credentials import PROVIDER, Credentials, apart, has_provider, settled
 from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable, within_limit
@@ -381,7 +381,8 @@ def _is_pattern(url: str, path: str) -> bool:
 
 def _hint(url: str, names: DataNames) -> str:
     if is_local(url) and os.path.isdir(url):
-        return f": no file in this directory ends in {', '.join(names.suffixes)}"
+        some = some_of(names.suffixes, 4)
+        return f": no file in this directory ends in {some}; a pattern like '*.ending' takes others"
     return near_paths(url)
 
 
