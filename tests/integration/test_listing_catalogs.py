@@ -375,6 +375,19 @@ def test_nothing_is_passed_over(
     assert not (eval(f"data {operator} number") & ~found).any()
 
 
+@pytest.mark.parametrize("number", [2**53, 2**53 + 1, 2**53 + 3, 2**62 + 1, 2**63 - 1, 2**64])
+def test_long_integers_are_compared_as_they_are(tmp_path: Path, number: int) -> None:
+    values = np.array([2**53, 2**53 + 1, 2**53 + 4, 2**62 + 1, 2**63 - 2, 2**63 - 1])
+    path = tmp_path / "a.nc"
+    data = xr.Dataset({"v": ("x", values)})
+    data.to_netcdf(path, engine="h5netcdf", encoding={"v": {"chunksizes": (1,)}})
+    catalog = gridref.build(path, tmp_path / "cube").scan_values()
+    shown = xr.open_dataset(catalog, engine="gridref")
+    for operator in (">", ">=", "<", "<=", "=="):
+        expected = data.v.where([eval(f"{each} {operator} {number}") for each in values.tolist()])
+        xr.testing.assert_identical(shown.gridref.where("v", f"{operator} {number}"), expected)
+
+
 def test_xarray_reads_only_what_may_hold_such_values(tmp_path: Path) -> None:
     """Other chunks are made unreadable: whoever reads one ends in an error."""
     rng = np.random.default_rng(1)

@@ -165,6 +165,13 @@ def test_other_methods(tmp_path: Path) -> None:
     np.testing.assert_array_equal(catalog["overview_2/tas"][0, :5, :4], values[0, 2:20:4, 2:16:4])
 
 
+def test_bounds_of_unsigned_numbers_are_unsigned(tmp_path: Path) -> None:
+    values = np.random.default_rng(3).integers(0, 255, (2, 22, 19)).astype("u1")
+    images = Images(tmp_path, values.view("i1"), _Unsigned="true", valid_range=np.int8([0, -2]))
+    got = images.open().overviews("tas", levels=1, method="max")["overview_1/tas"][...]
+    np.testing.assert_array_equal(got.view("u1"), each_window(values, 2, np.max))
+
+
 def test_means_are_those_of_gdal(tmp_path: Path) -> None:
     values = np.random.default_rng(3).random((2, 64, 48)).astype("f4")
     path = tmp_path / "image.tif"

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import h5py
 import netCDF4
 import numpy as np
 import pandas as pd
@@ -244,6 +245,18 @@ def test_values_of_groups_and_aggregates(values: tuple[xr.Dataset, gridref.Catal
     (row,) = catalog.sql("SELECT avg(value) AS mean, count(value) AS n FROM tas").to_pylist()
     assert row["n"] == int(ds.tas.count())
     assert row["mean"] == pytest.approx(float(ds.tas.astype("f8").mean()))
+
+
+def test_durations_label_values_and_half_floats_are_values(tmp_path: Path) -> None:
+    steps = np.array([1, 2, 3], "m8[h]").astype("m8[ns]")
+    ds = xr.Dataset({"v": (("step", "y"), np.arange(12.0).reshape(3, 4))}, {"step": steps})
+    ds.to_netcdf(tmp_path / "a.nc")
+    with h5py.File(tmp_path / "a.nc", "a") as file:
+        file.create_dataset("half", data=np.arange(4, dtype="f2").reshape(2, 2))
+    catalog = gridref.build([tmp_path / "a.nc"], tmp_path / "a.gridref")
+    query = "SELECT sum(value) AS s FROM v WHERE y = 2 AND step > INTERVAL '90 minutes'"
+    assert catalog.sql(query).to_pylist() == [{"s": 16.0}]
+    assert catalog.sql("SELECT max(value) AS m FROM half").to_pylist() == [{"m": 3.0}]
 
 
 def test_values_of_a_file_that_is_gone(tmp_path: Path) -> None:

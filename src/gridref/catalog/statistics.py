@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -173,7 +174,10 @@ class Bound:
         Arrays of float32 are compared with the number in float32, as numpy does: chunks for which
         that makes a difference may.
         """
-        low, high = sorted((self.number, float(np.float32(self.number))))
+        near = [float(self.number), float(np.float32(self.number))]
+        if near[0] != self.number:  # a long integer, as which integers are compared
+            near += [np.nextafter(near[0], -np.inf), np.nextafter(near[0], np.inf)]
+        low, high = min(near), max(near)
         greatest, least = known.greatest, known.least
         found = {
             ">": greatest > low,
@@ -200,10 +204,14 @@ def parse_condition(condition: str) -> list[Bound]:
 
 
 def _number(text: str) -> float | None:
+    """A number; integers as they are from which on a float64 is not the only one near it."""
     try:
         number = float(text)
     except ValueError:
         return None
+    if abs(number) >= 2**53:
+        with suppress(ValueError):
+            return int(text)
     return None if np.isnan(number) else number
 
 

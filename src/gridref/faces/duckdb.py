@@ -117,8 +117,8 @@ class ValueTable(_Noting, pyarrow.dataset.InMemoryDataset):
         of a column stand for files.
         """
         everything = np.arange(len(labels))
-        if condition is None or not len(labels):
-            return everything
+        if condition is None or not len(labels) or pa.types.is_duration(labels.type):
+            return everything  # pyarrow does not order durations
         pieces = np.array_split(everything, min(len(labels), _MOST_PIECES))
         column = pyarrow.dataset.field(name)
         held = []
@@ -144,6 +144,7 @@ def _as_arrow(values: NDArray[Any]) -> pa.Array:
     """A column; dates of other calendars, and texts, are texts."""
     if values.dtype.kind not in "biufmM":
         return pa.array([str(value) for value in values.tolist()], pa.string())
+    values = values.astype(np.float32) if values.dtype == np.float16 else values  # for DuckDB
     column = pa.array(values, from_pandas=True)
     if column.type == pa.timestamp("ns"):  # DuckDB hands on conditions of microseconds only
         with suppress(pa.ArrowInvalid):

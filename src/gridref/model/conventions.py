@@ -154,8 +154,11 @@ class MissingValues:
         attrs, dtype = array.attrs, meant_dtype(array)
         named = [n for name in ("_FillValue", "missing_value") for n in _numbers(attrs, name)]
         marks = [mark for mark in (_as_element(each, dtype) for each in named) if mark is not None]
-        bounds = [next(_numbers(attrs, name), None) for name in ("valid_min", "valid_max")]
-        in_range = list(_numbers(attrs, "valid_range"))
+        bounds = [
+            next((_as_meant(n, dtype) for n in _numbers(attrs, name)), None)
+            for name in ("valid_min", "valid_max")
+        ]
+        in_range = [_as_meant(n, dtype) for n in _numbers(attrs, "valid_range")]
         low, high = in_range if len(in_range) == 2 else bounds
         if dtype.kind in "iu" and {type(low), type(high)} & {float} and "scale_factor" in attrs:
             low = high = None  # of unpacked values, which the conventions do not have
@@ -217,10 +220,14 @@ def _as_element(mark: Any, dtype: np.dtype[Any]) -> Any:
             return dtype.type(mark).item()
     if dtype.kind not in "iu" or not np.isfinite(mark) or mark != int(mark):
         return None
-    if dtype.kind == "u" and mark < 0:  # written as the signed number of the same bytes
-        mark += 2 ** (8 * dtype.itemsize)
+    mark = _as_meant(mark, dtype)
     info = np.iinfo(dtype)
     return int(mark) if info.min <= mark <= info.max else None
+
+
+def _as_meant(number: Any, dtype: np.dtype[Any]) -> Any:
+    """A number without the sign that files give to unsigned ones: that of the same bytes."""
+    return number + 2 ** (8 * dtype.itemsize) if dtype.kind == "u" and number < 0 else number
 
 
 def meant_dtype(array: VirtualArray) -> np.dtype[Any]:

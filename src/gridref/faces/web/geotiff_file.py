@@ -335,6 +335,8 @@ class _Numbers:
         fills = [_fitting(number, dtype) for number in _fills(array, meaning)]
         known = [number for number in fills if number is not None]
         nodata = known[0] if known else None
+        if dtype.kind in "iu" and nodata is not None and int(float(nodata)) != nodata:
+            raise _refused(f"readers of GeoTIFF would round {nodata}, which stands for no value")
         return cls(dtype.newbyteorder("="), nodata, tuple(known[1:]))
 
     def written(self, values: NDArray[Any]) -> NDArray[Any]:
