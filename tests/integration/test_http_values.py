@@ -544,6 +544,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "large": holes((2**20, 2**20), (2**12, 2**12)),
             "spin": VirtualArray.from_numpy(np.zeros((3, 3), "c8"), ("y", "x")),
             "one": VirtualArray.from_numpy(np.float32(3), ()),
+            "long": VirtualArray.from_numpy(
+                np.zeros((2, 2), "i8"), ("lat", "lon"), {"_FillValue": np.int64(2**53 + 1)}
+            ),
+            "lat": VirtualArray.from_numpy(np.arange(2.0), ("lat",), {"units": "degrees_north"}),
+            "lon": VirtualArray.from_numpy(np.arange(2.0), ("lon",), {"units": "degrees_east"}),
         },
         attrs={"nested": {"a": [1, None]}, "flag": True},
     )
@@ -649,6 +654,7 @@ def test_geotiff_of_packed_numbers_on_latitudes(models: str) -> None:
         ("m/download/spin", {}, 400, "NetCDF has no type for values that are complex64"),
         ("m/download/spin", {"format": "geotiff"}, 400, "values are complex64"),
         ("m/download/one", {"format": "geotiff"}, 400, "it has no rows and columns"),
+        ("m/download/long", {"format": "geotiff"}, 400, "would round 9007199254740993"),
         ("m/download/one", {"format": "grib"}, 400, "format is one of netcdf, geotiff"),
         ("m/download/none", {}, 404, "nothing is here"),
         ("model/download/alone", {"format": "geotiff"}, 400, "NetCDF holds any array"),
