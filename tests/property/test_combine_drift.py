@@ -184,6 +184,13 @@ def test_cubes_of_archives_on_other_grids_that_overlap(
         assert result.group is not None
         cube = xr.open_zarr(gridref.open_store(result.group), chunks=None).load()
         parts = [opened(group) for group in groups]
+        # Labels of the first file the other way round are turned to it, whatever the join.
+        first = parts[0].lat.values
+        is_turned = [np.array_equal(part.lat.values[::-1], first) for part in parts]
+        parts = [
+            part[{"lat": slice(None, None, -1 if turned else 1)}]
+            for part, turned in zip(parts, is_turned, strict=True)
+        ]
         how: dict[str, Any] = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
         expected = xr.concat(parts, "time", join=join, **how)
     if not expected.get_index("time").is_unique and overlap != "keep":
