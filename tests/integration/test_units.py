@@ -13,6 +13,7 @@ import gridref
 from gridref import concat
 from gridref.errors import CombineError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import MissingValues
 from gridref.testing.reference_reader import read_slowly
 
 PACKED = {"t": {"dtype": "i2", "scale_factor": 0.01, "add_offset": 5.0, "_FillValue": -999}}
@@ -206,3 +207,20 @@ def test_times_that_some_files_lack(tmp_path: Path) -> None:
     found = xr.open_dataset(tmp_path / "c.gridref", engine="gridref").t.values
     assert np.array_equal(found[:5], NS.astype("M8[ns]"))
     assert np.isnat(found[5:]).all()
+
+
+@pytest.mark.parametrize(("scale", "unit"), [(20.0, "m"), (10.0, "km")])
+def test_ranges_of_stored_numbers_do_not_hold_for_values(
+    tmp_path: Path, scale: float, unit: str
+) -> None:
+    """0 to 100 as stored are 0 to 1000: overviews took all but the first tenth for missing."""
+    for day, (factor, units) in enumerate(((10.0, "m"), (scale, unit))):
+        attrs = {"units": units, "scale_factor": factor, "valid_range": np.array([0, 100], "i2")}
+        ds = xr.Dataset({"t": (("time", "x"), np.array([[50, 100]], "i2"), attrs)}, {"time": [day]})
+        ds.to_netcdf(tmp_path / f"{day}.nc")
+    convert = gridref.CombineOptions(convert_units=True)
+    catalog = gridref.build(f"{tmp_path}/*.nc", tmp_path / "cube", "time", combine=convert)
+    array = catalog.arrays["t"]
+    assert "valid_range" not in array.attrs
+    assert MissingValues.of(array).among(catalog["t"][:]) is None
+    assert catalog["t"][0].tolist() == [500, 1000]

@@ -26,6 +26,7 @@ from gridref.model.joining import recast
 from gridref.model.scan_report import LEFT_OUT, Fate
 
 _PACKED_TWICE = "values that are unpacked already are packed once more"
+RANGES = ("valid_min", "valid_max", "valid_range")
 PACKING_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
 
 
@@ -292,8 +293,11 @@ def rescaled(encoding: Encoding, unpacking: Unpacking) -> Encoding:
 
 
 def without_packing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Attributes of the unpacked floats."""
-    kept = {name: value for name, value in attrs.items() if name not in PACKING_ATTRIBUTES}
+    """Attributes of the unpacked floats, without ranges of stored numbers (CF conventions, 8.1)."""
+    gone = {*PACKING_ATTRIBUTES}
+    if attrs.keys() & {"scale_factor", "add_offset"}:
+        gone |= {name for name in RANGES if np.asarray(attrs.get(name)).dtype.kind in "iu"}
+    kept = {name: value for name, value in attrs.items() if name not in gone}
     return {**kept, "_FillValue": dtype.type(np.nan)}
 
 

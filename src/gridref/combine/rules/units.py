@@ -20,7 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.combine.columns import Column, Kind, Notes, value_text
-from gridref.combine.rules.packing import Packing, as_floats, float_dtype, without_packing
+from gridref.combine.rules.packing import (
+    RANGES,
+    Packing,
+    as_floats,
+    float_dtype,
+    without_packing,
+)
 from gridref.combine.values import Values
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray
@@ -145,6 +151,8 @@ def _converted(
         packing = replace(packing, scale=scale, offset=offset)
     floats = as_floats(array, dtype, packing.unpacking(dtype), {})
     attrs = without_packing(array.attrs, dtype)
+    if factor != _SAME:
+        attrs = {name: n for name, n in attrs.items() if name not in (*RANGES, "actual_range")}
     if "units" in attrs:
         attrs["units"] = target
     return floats.with_changes(attrs=attrs)
