@@ -339,20 +339,6 @@ def test_plan_shows_stacks_and_one_file(folder: Path) -> None:
     assert json.loads(one.stdout)["arrays"]["tas"]["shape"] == [31, 13, 17]
 
 
-def test_a_relative_catalog_moves_with_its_files(tmp_path: Path) -> None:
-    import gridref
-
-    (tmp_path / "here" / "data").mkdir(parents=True)
-    write_months(tmp_path / "here" / "data", lengths=[3, 4])
-    done = run(
-        "build", "data", "--concat-dim", "time", "--relative", "-o", "cube.gridref",
-        cwd=tmp_path / "here",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (tmp_path / "here").rename(tmp_path / "there")
-    assert gridref.verify(tmp_path / "there" / "cube.gridref").ok
-
-
 def test_python_dash_m(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "gridref", "--version"],

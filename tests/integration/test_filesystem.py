@@ -14,7 +14,7 @@ import xarray as xr
 
 import gridref
 from gridref.api.catalog import write_catalog
-from gridref.errors import InvalidRequestError, ReadOnlyError
+from gridref.errors import ReadOnlyError
 from gridref.model.array import VirtualArray
 from tests.http_server import Site, serving
 from tests.integration.archives import write_months
@@ -181,11 +181,6 @@ def test_sources_of_other_protocols_have_their_own_options(bucket: Bucket, tmp_p
         cube = xr.open_zarr(f"gridref::{catalog}", storage_options=named, chunks=None)
         np.testing.assert_array_equal(cube["tas"], expected["tas"])
         assert "gridref" in {headers.get("X-Asked-By") for headers in site.headers}
-
-
-def test_unknown_options_are_refused_with_the_names_that_are_near(bucket: Bucket) -> None:
-    with pytest.raises(InvalidRequestError, match=r"veiw.*did you mean 'view'"):
-        fsspec.filesystem("gridref", fo=f"s3://{BUCKET}/a.gridref", target_protocol="s3", veiw=1)
 
 
 ENTRIES = """

@@ -69,7 +69,7 @@ def test_readers_of_a_format_are_loaded_with_a_file_of_it(folder: Path) -> None:
     hdf5, tiff = (loaded_by(scanned.format(name), folder) for name in ("a.h5", "a.tif"))
     assert not hdf5 & {"h5py", "tifffile", "xarray", "zarr", "pandas"}
     assert "tifffile" in tiff
-    assert not tiff & {"h5py", "xarray", "zarr", "pandas"}
+    assert not tiff & {"h5py", "pyarrow", "xarray", "zarr", "pandas"}
 
 
 def test_a_local_scan_loads_only_what_scans(folder: Path) -> None:

@@ -192,16 +192,3 @@ def test_our_metadata_lists_our_formats() -> None:
     own = {name: type(scanner) for name, scanner in BUILT_IN.items()}
     assert listed == {name: f"{own[name].__module__}:{own[name].__name__}" for name in own}
     assert len(own_codecs()) > 20
-
-
-def test_readers_of_other_formats_are_not_loaded(tmp_path: Path) -> None:
-    code = (
-        "import sys, numpy, tifffile\n"
-        "tifffile.imwrite('a.tif', numpy.zeros((64, 64), 'u1'))\n"
-        "before = set(sys.modules)\n"
-        "from gridref.formats import scan\n"
-        "scan('a.tif')\n"
-        "print(sorted({'h5py', 'pyarrow', 'zarr', 'xarray'} & (set(sys.modules) - before)))"
-    )
-    done = run_python(["-c", code], paths=[], folder=tmp_path)
-    assert done.stdout.strip() == "[]", done.stderr

@@ -399,17 +399,6 @@ def test_remote_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_original("memory://hdf5/a.h5", "here"), numbers(3))
 
 
-def test_only_metadata_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.h5"
-    with h5py.File(path, "w") as file:
-        file.create_dataset("x", data=numbers(2_000_000), chunks=(500_000,))
-        file.create_dataset("y", data=numbers(2_000_000))
-    report = scan(path).report
-    assert path.stat().st_size > 16_000_000
-    assert 0 < report.n_bytes < 100_000
-    assert 0 < report.n_requests < 100
-
-
 # ---- bad input --------------------------------------------------------------------------
 
 

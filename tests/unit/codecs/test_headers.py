@@ -520,25 +520,6 @@ def test_items_that_fit() -> None:
 # Chains
 
 
-@pytest.mark.parametrize("mask", range(8))
-def test_each_bit_of_a_mask_switches_off_a_codec(mask: int) -> None:
-    values = image_like((6,), "i4")
-    chain = [
-        (Codec.of("numcodecs.shuffle", elementsize=4), numcodecs.Shuffle(4)),
-        (Codec("numcodecs.zlib"), numcodecs.Zlib()),
-        (Codec("numcodecs.crc32"), numcodecs.CRC32()),
-    ]
-    stored = values.tobytes()
-    for bit, (_, codec) in enumerate(chain):
-        if not mask >> bit & 1:
-            stored = bytes(codec.encode(stored))
-    form = encoding(values, *(codec for codec, _ in chain))
-    np.testing.assert_array_equal(decode_chunk(stored, form, None, mask), values)
-    out = np.zeros(6, "i4")
-    found = decode_chunk(stored, form, (6,), mask, out)
-    np.testing.assert_array_equal(found, values)
-
-
 PNG = Codec.of("gridref.tiff_png", width=3, samples=1)
 CCITT = Codec.of("gridref.tiff_ccitt", scheme="rle", width=8, samples=1)
 MISFITS: list[tuple[str, tuple[Codec, ...], tuple[Codec, ...], str]] = [

@@ -100,8 +100,3 @@ def test_drift_is_reported_as_in_a_concatenation() -> None:
     done = combine([field(0.0, title="a"), field(1.0, title="b")], "run")
     assert [drift.cause for drift in done.report] == ["attributes"]
     assert done.group is not None
-
-
-def test_unknown_options_name_the_near_ones() -> None:
-    with pytest.raises(InvalidRequestError, match="'jion': did you mean 'join'"):
-        concat([field(0.0)], "run", jion="outer")

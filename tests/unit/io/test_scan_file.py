@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import ShortReadError, SourceUnavailableError
-from gridref.io import ScanFile, describe_source, open_for_scan
+from gridref.io import describe_source, open_for_scan
 
 DATA = np.random.default_rng(1).bytes(200_000)
 
@@ -141,23 +141,6 @@ def test_a_missing_file() -> None:
             open_for_scan(missing)
         with pytest.raises(SourceUnavailableError, match="does not exist"):
             describe_source(missing)
-
-
-def test_an_error_below_h5py_is_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = io.BytesIO()
-    with h5py.File(content, "w") as written:
-        written["x"] = np.arange(100_000)
-    file = open_for_scan(put(url, content.getvalue()))
-
-    def fail(self: ScanFile, *arguments: object) -> list[bytes]:
-        raise SourceUnavailableError("the cable was cut")
-
-    monkeypatch.setattr(type(file), "_read_many", fail)
-    with pytest.raises(SourceUnavailableError, match="cable"):
-        h5py.File(file)
-    assert file.last_error is not None
-    with pytest.raises(SourceUnavailableError, match="cable"):
-        file.raise_last_error()
 
 
 def test_a_file_that_shrinks_while_it_is_scanned(tmp_path: Path) -> None:

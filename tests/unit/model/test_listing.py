@@ -124,6 +124,7 @@ def test_small_manifests_become_one(
     assert len(found.manifests) == len(large) + (
         1 if len(large) <= n_small - 2 else n_small - len(large)
     )
+    assert (found is whole) == (len(large) > n_small - 2)
     np.testing.assert_array_equal(read_slowly(found), read_slowly(whole))
 
 

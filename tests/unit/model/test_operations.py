@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model import indexing, joining
+from gridref.model import indexing
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import EdgePolicy
@@ -28,7 +28,6 @@ from gridref.model.joining import (
     same_scalar,
 )
 from gridref.model.listing import ChunkListing, touched_chunks
-from gridref.model.manifest import ChunkManifest
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
@@ -228,23 +227,6 @@ def test_another_dtype_keeps_what_is_absent() -> None:
     with pytest.raises(NotRepresentableError):
         recast(line(2, 2), np.dtype(np.dtypes.StringDType()), "")
     assert recast(text, text.dtype, text.fill_value) is text
-
-
-@pytest.mark.parametrize(("most", "n_manifests"), [(0, 3), (1, 3), (2, 2), (3, 1)])
-def test_small_manifests_become_one(
-    monkeypatch: pytest.MonkeyPatch, most: int, n_manifests: int
-) -> None:
-    """Of 2, 3 and 2 rows."""
-    monkeypatch.setattr(joining, "SMALL_MANIFEST_ROWS", most)
-    array = concatenate([line(4, 2), line(6, 2), line(4, 2)], 0)
-    found = compacted(array)
-    assert len(found.manifests) == n_manifests
-    assert read_slowly(found).tolist() == [*range(4), *range(6), *range(4)]
-    assert (found is array) == (n_manifests == 3)
-    if most == 2:
-        assert found.manifests[0] is array.manifests[1]
-        assert isinstance(found.manifests[1], ChunkManifest)
-        assert found.manifests[1].n_rows == 4
 
 
 def test_one_small_manifest_stays() -> None:
