@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import h5py
 import hdf5plugin
 import imagecodecs
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from gridref.codecs import decode_chunk, why_not
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec
-from tests.shared_data import shared_files
 from tests.unit.codecs.support import (
     dataset_encoding,
     dataset_filters,
@@ -108,38 +106,6 @@ def test_nothing_to_gain(file):
     values = np.random.default_rng(0).integers(0, 256, (40, 50), "u1")
     for name, options in FILTERS.items():
         check(file.create_dataset(name, data=values, chunks=(20, 25), **options))
-
-
-@pytest.mark.long(but=12)
-@pytest.mark.parametrize(
-    "path",
-    shared_files("hdf5/features/*", "netcdf4/features/*"),
-)
-def test_real_files(path):
-    """Every chunk that h5py reads is read alike, whatever its filters are."""
-    try:
-        handle = h5py.File(path)
-    except OSError:
-        return  # truncated or hostile on purpose
-    with handle:
-        datasets = []
-        handle.visititems(
-            lambda _, entry: datasets.append(entry) if isinstance(entry, h5py.Dataset) else None
-        )
-        for dataset in datasets:
-            if dataset.chunks is None or not dataset_filters(dataset) or dataset.dtype.subdtype:
-                continue
-            encoded = dataset_encoding(dataset)
-            if encoded is None:
-                continue
-            for raw, mask, place in stored_chunks(dataset, 4):
-                try:
-                    wanted = dataset[place]
-                except OSError:
-                    continue  # a filter that is not installed
-                decoded = decode_chunk(raw, encoded, filter_mask=mask)
-                cut = tuple(slice(0, part.stop - part.start) for part in place)
-                assert same_bits(decoded[cut], wanted), dataset.name
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from gridref.codecs import decode_chunk, why_not
 from gridref.codecs.tiff import split_jpeg_tables
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec
-from tests.shared_data import shared_files
 from tests.unit.codecs.support import encoding, image_like
 
 logging.getLogger("tifffile").setLevel(logging.CRITICAL)
@@ -130,22 +129,6 @@ def check_page(tiff, page, limit=100):
         assert found.tobytes() == wanted.astype(keyframe.dtype).tobytes()
         n_compared += 1
     return n_compared
-
-
-@pytest.mark.long(but=16)
-@pytest.mark.parametrize(
-    "path",
-    shared_files("tiff/features/*", "tiff/realistic/*", "families/*/*.tif*", "ome_tiff/**/*.tif*"),
-)
-@pytest.mark.filterwarnings("ignore")
-def test_real_files(path):
-    try:
-        tiff = tifffile.TiffFile(path)
-    except (tifffile.TiffFileError, ValueError):
-        return  # hostile on purpose
-    with tiff:
-        for index in range(min(2, len(tiff.pages))):
-            check_page(tiff, tiff.pages[index], 6)
 
 
 def written(values, **options):
