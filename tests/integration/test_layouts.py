@@ -287,6 +287,8 @@ def test_labels_that_are_the_same_in_float32(tmp_path: Path) -> None:
     ds, layout = built(tmp_path)
     xr.testing.assert_equal(ds, days(0, 6).assign_coords(x=x))
     assert layout == "laid out by concat_dim='time', combine=CombineOptions('override')"
+    planned = CliRunner().invoke(app, ["plan", str(tmp_path / "*.nc")])
+    assert "--join override:" in planned.output
     options = by_name(join="override", overwrite=True)
     catalog = gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", "time", **options)
     np.testing.assert_array_equal(catalog["x"][:], x)

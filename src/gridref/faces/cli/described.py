@@ -472,7 +472,7 @@ def _kinds_of_drift(combination: Combination) -> Table:
         case = drifts[0].cases[-1]
         told = f"{case.where(len(combination.report.files))}: {case.value}"
         shown = told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
-        table.add_row(cause, some_of([*names], _MOST_NAMES), shown, resolution)
+        table.add_row(cause, some_of([*names], _MOST_NAMES), shown, spelled(resolution))
     return table
 
 
@@ -489,7 +489,7 @@ def _drifts(combination: Combination) -> Table:
                 "" if number else cause,
                 drift.variable or "/",
                 "\n".join(cases),
-                spelled(drift.resolution) if cause == "layout" else drift.resolution,
+                spelled(drift.resolution),
             )
     return table
 
