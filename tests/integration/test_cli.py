@@ -268,6 +268,11 @@ def test_demo(folder: Path, sample_data: Path) -> None:
         (["plan", "data/month_0.nc"], 1, "did you mean 'month_02.nc' or 'month_01.nc' or"),
         (["build", "data/month_00.nc", "-o", "data/month_01.nc"], 1, "a file is at this address"),
         (["append", "data/month_00.nc", "cube.gridref"], 1, "A catalog is a folder, and this is a"),
+        (
+            ["copy", "cube.gridref", "data/month_00.nc"],
+            1,
+            "the copy cannot be written: a file is at",
+        ),
         (["export", "cube.gridref", "no/r.json"], 1, "of this address does not exist: make it"),
         (["export", "cube.gridref", "no/r.json"], 1, "no/r.json] (see"),  # not a draft's name
         (["info", "cubes.gridref"], 1, "it has no gridref.json: did you mean 'cube.gridref'"),

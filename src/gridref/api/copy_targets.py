@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gridref.api.rewriting.writer import DRAFTS, Sink, own_folder, sink_at
-from gridref.catalog.folder import open_folder
+from gridref.catalog.folder import open_folder, write_errors_told
 from gridref.errors import InvalidRequestError, Place
 from gridref.io import is_local, refuse_names_alike
 
@@ -97,7 +97,8 @@ class FolderTarget(Target):
 
     def begin(self, digest: str, documents: Documents) -> bool:
         note = json.dumps({"gridref_copy": 1, "digest": digest}).encode()
-        held = self.sink.tail(_NOTE, len(note) + 1)
+        with write_errors_told("the copy", self._url):
+            held = self.sink.tail(_NOTE, len(note) + 1)
         if held is None:
             if {*open_folder(self._url, self._options).names()} - {DRAFTS}:
                 raise holds_something(self._url)

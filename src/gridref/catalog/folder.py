@@ -185,7 +185,8 @@ def write_errors_told(
         raise
     except OSError as error:
         name = str(error.filename or url)
-        place = Place(source=url if _DRAFT.search(name) else name)
+        is_known = not isinstance(error, NotADirectoryError) and not _DRAFT.search(name)
+        place = Place(source=name if is_known else url)
         raise kind(f"{what} cannot be written: {_why(error)}", place) from error
     except ValueError as error:  # what Python says of paths with a NUL or half of a surrogate pair
         if "null" not in str(error) and not isinstance(error, UnicodeEncodeError):
