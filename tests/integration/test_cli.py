@@ -275,6 +275,7 @@ def test_demo(folder: Path, sample_data: Path) -> None:
         ),
         (["export", "cube.gridref", "no/r.json"], 1, "of this address does not exist: make it"),
         (["export", "cube.gridref", "no/r.json"], 1, "no/r.json] (see"),  # not a draft's name
+        (["plan", "data", "--max-in-flight", "0"], 1, "--max-in-flight 0 must be >= 1"),
         (["info", "cubes.gridref"], 1, "it has no gridref.json: did you mean 'cube.gridref'"),
         (["info", "cube.gridref", "--view", "natve"], 1, "did you mean 'native'?"),
         (["info", "cube.gridref", "--shards", "time=none"], 1, "time=24,lat=180"),

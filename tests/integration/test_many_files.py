@@ -203,7 +203,7 @@ def test_nothing_left_is_an_error(site: Site) -> None:
 
 @pytest.mark.parametrize("name", ["max_in_flight", "executor", "max_errors"])
 def test_numbers_that_cannot_be_meant_are_refused(name: str, site: Site) -> None:
-    with pytest.raises(InvalidRequestError, match=f"{name} must be >= 1, got 0"):
+    with pytest.raises(InvalidRequestError, match=f"{name}=0 must be >= 1"):
         scan_many(urls(site), **{name: 0})
 
 

@@ -112,7 +112,7 @@ class RunOptions(Shown):
         for name in ("max_in_flight", "executor", "max_errors"):
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:
-                raise InvalidRequestError(f"{name} must be >= 1, got {value}")
+                raise InvalidRequestError(Message(Option(name, value), " must be >= 1"))
 
     def executor_for(self, n_files: int) -> Any:
         """Who scans this number of files: a number of processes, or what was given."""

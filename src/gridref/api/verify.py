@@ -57,6 +57,8 @@ from gridref.errors import (
     DecodeError,
     GridrefError,
     InvalidRequestError,
+    Message,
+    Option,
     Place,
     ReadError,
     SourceNotAllowedError,
@@ -220,7 +222,7 @@ def verify(
     """
     recorded = _catalog_to_record_in(catalog, snapshot) if checksums else None
     if max_in_flight < 1:
-        raise InvalidRequestError(f"max_in_flight must be >= 1, got {max_in_flight}")
+        raise InvalidRequestError(Message(Option("max_in_flight", max_in_flight), " must be >= 1"))
     opened = _opened(catalog, storage_options, allow, snapshot)
     group = from_files(opened)
     random = np.random.default_rng(seed)

@@ -108,8 +108,9 @@ class ScanOptions(Shown):
     def __post_init__(self) -> None:
         check_choices(self)
         for name, least in (("max_chunk_bytes", 1), ("max_inline_bytes", 0), ("max_objects", 1)):
-            if getattr(self, name) < least:
-                raise InvalidRequestError(f"{name} must be >= {least}, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value < least:
+                raise InvalidRequestError(Message(Option(name, value), f" must be >= {least}"))
 
 
 # What is described, left out or refused, and damaged metadata

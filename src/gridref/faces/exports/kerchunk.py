@@ -198,7 +198,7 @@ def to_kerchunk(
     """
     check_choice("on_unsupported", on_unsupported, get_args(OnUnsupported))
     if zarr_format not in _TARGETS:
-        raise InvalidRequestError(f"zarr_format must be 2 or 3, got {zarr_format!r}")
+        raise InvalidRequestError(Message(Option("zarr_format", zarr_format), " must be 2 or 3"))
     reader = reader or reader_for(storage_options)
     export = Export.of(as_zarr(group), _TARGETS[zarr_format], reader, inline_limit)
     refs: dict[str, Reference] = {}
