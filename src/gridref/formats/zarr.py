@@ -705,10 +705,13 @@ def _bytes_codec(document: Mapping[str, Any], dtype: np.dtype[Any]) -> Codec:
 
 
 def _fill_value(document: Any, stored: np.dtype[Any]) -> Any:
-    """The fill value; null, which leaves it undefined, becomes zero as in zarr-python."""
+    """The fill value; null, which leaves it undefined, becomes zero or NaT as in zarr-python."""
     if stored.kind == "T":
         return "" if document in (None, 0) else str(document)
     dtype = stored.newbyteorder("=")
+    if dtype.kind in "mM":
+        count = np.iinfo(np.int64).min if document in (None, "NaT") else int(document)
+        return np.asarray(count, np.int64).view(dtype)[()]
     if document is None:
         return zero_of(dtype)
     if dtype.kind in "SV":
@@ -718,8 +721,6 @@ def _fill_value(document: Any, stored: np.dtype[Any]) -> Any:
         return np.frombuffer(raw.ljust(dtype.itemsize, b"\0"), stored).astype(dtype)[0]
     if dtype.kind == "c" and isinstance(document, list):
         return dtype.type(complex(float(document[0]), float(document[1])))
-    if dtype.kind in "mM":
-        return np.asarray(int(document), np.int64).view(dtype)[()]
     if dtype.kind == "f" and isinstance(document, str):
         return dtype.type(float(document))
     return scalar_of(document, dtype)

@@ -242,6 +242,17 @@ def test_dates_become_integers_with_units(tmp_path):
     assert read(array).tolist() == days.view("i8").tolist()
 
 
+@pytest.mark.parametrize("fill", [None, "NaT", 5])
+def test_version_2_fill_values_of_dates(tmp_path, fill):
+    group = zarr.open_group(str(tmp_path / "s.zarr"), mode="w", zarr_format=2)
+    group.create_array("t", shape=3, chunks=2, dtype="M8[s]")
+    path = tmp_path / "s.zarr/t/.zarray"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fill_value": fill}))
+    expected = zarr.open_array(str(tmp_path / "s.zarr/t"), mode="r")[...]
+    found = read(gridref.scan(tmp_path / "s.zarr")["t"])
+    assert found.tolist() == expected.view("i8").tolist()
+
+
 def test_xarray_reads_the_same(tmp_path):
     xr = pytest.importorskip("xarray")
     for zarr_format in (2, 3):
