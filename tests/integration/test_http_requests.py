@@ -489,6 +489,22 @@ def test_a_directory_of_catalogs_is_watched(tmp_path, monkeypatch):
         assert httpx.get(f"{url}/bad/native/a/c/0").status_code == 502
 
 
+def test_catalogs_share_the_memory_for_decoded_chunks():
+    values = {name: np.full((4, 50), number, "<f4") for number, name in enumerate("abc")}
+    arrays = {
+        name: chunked_array(each, (4, 50), ("y", "x"), compressed=True)
+        for name, each in values.items()
+    }
+    groups = {name: VirtualGroup({"v": array}) for name, array in arrays.items()}
+    app = create_app(groups, chunks={"y": 2})
+    app.site.reader.reader.cache.max_bytes = 2 * 4 * 50 * 4  # that of two chunks
+    with running(app) as url:
+        for name, each in values.items():
+            chunk = httpx.get(f"{url}/{name}/portable/v/c/1/0").content
+            assert chunk == each[2:].tobytes()
+        assert "\ngridref_decoded_cache_bytes 1600\n" in httpx.get(f"{url}/metrics").text
+
+
 def test_a_catalog_that_breaks_stays_as_it_was(tmp_path):
     _, array = file_array(tmp_path / "1.bin")
     address = tmp_path / "one.gridref"

@@ -412,7 +412,7 @@ for _name in ("offset", "length"):
     setattr(ChunkManifest, _name, WideColumn(_name))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class RunManifest:
     """Chunks of one size at equal distances in one file, as records are: no row is kept.
 

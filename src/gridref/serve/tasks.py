@@ -8,6 +8,7 @@ chunk length of 1, for example) would otherwise spend all their time in the inte
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
@@ -201,12 +202,15 @@ def _not_converted(
 
 
 class _Identity:
-    """Hashes and compares as the object itself, whatever the object's own equality."""
+    """Hashes and compares as an object itself, whatever the object's own equality.
+
+    It does not keep the object, and differs from any that takes its place in memory.
+    """
 
     __slots__ = ("held",)
 
     def __init__(self, held: object) -> None:
-        self.held = held
+        self.held = weakref.ref(held)  # always the same one, as long as anybody has it
 
     def __hash__(self) -> int:
         return id(self.held)
@@ -217,7 +221,6 @@ class _Identity:
 
 def _key(pieces: PieceSet, batch: PieceBatch, member: int) -> Hashable:
     array = pieces.array
-    # The manifest itself stands in the key, so that its identity cannot be reused while cached.
     manifest = array.manifests[int(batch.manifest[member])]
     encoding = array.encodings[int(batch.encoding[member])]
     return _Identity(manifest), int(batch.row[member]), encoding

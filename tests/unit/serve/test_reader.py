@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import copy
+import gc
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -117,6 +120,18 @@ def test_what_is_kept_is_not_memory_of_a_result(tmp_path: Path, values: NDArray[
     result[...] = -1
     assert len(reader.cache) == 1
     assert np.array_equal(reader.read(array), values)
+
+
+def test_what_is_kept_does_not_keep_the_catalog(array: VirtualArray, values: NDArray[Any]) -> None:
+    reader = Reader(SourcePool(), cache_bytes=10**7)
+    for number in range(3):
+        other = array.with_changes(manifests=tuple(map(copy.copy, array.manifests)))
+        assert np.array_equal(reader.read(other, (..., number)), values[..., number])
+        assert len(reader.cache) == 4 * (number + 1)
+        manifests = list(map(weakref.ref, other.manifests))
+        del other
+        gc.collect()
+        assert [each() for each in manifests] == [None]
 
 
 def test_what_one_thread_cannot_load_another_one_tries(

@@ -453,7 +453,6 @@ class GridrefApp:
             yield [part]
 
     def _gauges(self) -> dict[str, tuple[str, float]]:
-        catalogs = self.site.catalogs.values()
         pool = self.site.pool
         return {
             "gridref_catalogs": ("Catalogs shown.", len(self.site.catalogs)),
@@ -465,7 +464,7 @@ class GridrefApp:
             "gridref_source_bytes_total": ("Bytes read from sources.", pool.n_bytes),
             "gridref_decoded_cache_bytes": (
                 "Bytes of decoded chunks kept.",
-                sum(catalog.reader.reader.cache.n_bytes for catalog in catalogs),
+                self.site.reader.reader.cache.n_bytes,
             ),
         }
 

@@ -128,6 +128,8 @@ class ServedCatalog:
         Keys by name of the view.
     pinned
         Its name with the beginning of its digest, ``name@digest``; empty for a group in memory.
+    reader, looks
+        Those of the site: what is read again is kept, and what is read once is not.
     version
         The catalog's root file, as it was when it was opened; None for a group in memory.
     group
@@ -144,6 +146,7 @@ class ServedCatalog:
     address: str
     spaces: Mapping[str, KeySpace]
     reader: ObjectReader
+    looks: Reader
     version: Source | None
     group: VirtualGroup
     kept: CatalogGroup | None = None
@@ -156,11 +159,6 @@ class ServedCatalog:
     def described(self) -> Described:
         """What can be searched of it."""
         return Described.of(self.name, self.group)
-
-    @cached_property
-    def looks(self) -> Reader:
-        """Reads many chunks once, and keeps none of them."""
-        return Reader(self.reader.reader.ranges)
 
     @cached_property
     def listed(self) -> Listed:
@@ -227,6 +225,9 @@ class Site:
         for view in VIEWS:
             options.view(view)
         self.pool = SourcePool(options.storage_options)
+        # One of each: memory and threads do not grow with the number of catalogs.
+        self.reader = ObjectReader(Reader(self.pool, cache_bytes=options.cache_bytes))
+        self.looks = Reader(self.pool)
         self._lock = threading.Lock()
         self._directories: dict[str, SourcePolicy] = {}
         self.problems: dict[str, str] = {}
@@ -362,13 +363,22 @@ class Site:
     def _shown(
         self, name: str, address: str, group: VirtualGroup, version: Source | None, pinned: str = ""
     ) -> ServedCatalog:
-        reader = Reader(self.pool, cache_bytes=self.options.cache_bytes)
         shown_as = shown_names(group, IN_ADDRESSES)
         named = with_conventions(with_shown_names(group, IN_ADDRESSES))
         spaces = {view: KeySpace(named, self.options.view(view)) for view in VIEWS}
-        objects = ObjectReader(reader)
         kept = group if isinstance(group, CatalogGroup) else None
-        return ServedCatalog(name, address, spaces, objects, version, named, kept, pinned, shown_as)
+        return ServedCatalog(
+            name,
+            address,
+            spaces,
+            self.reader,
+            self.looks,
+            version,
+            named,
+            kept,
+            pinned,
+            shown_as,
+        )
 
     def _pin(self, name: str, shown: ServedCatalog) -> None:
         """Keep a catalog under its digest, and few of those that it replaced."""
