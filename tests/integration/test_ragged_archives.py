@@ -172,6 +172,24 @@ def test_files_that_are_ragged_become_longer_or_rows(tmp_path: Path) -> None:
         assert "sample_dimension" not in shown.n_levels.attrs
 
 
+def test_counts_that_are_missing_or_wrong(tmp_path: Path) -> None:
+    file = write_contiguous(tmp_path / "a.nc", 0, [2, 0, 3])
+    (salt,) = stored([file], "salt")
+    padded = gridref.Ragged(padded=True)
+    with netCDF4.Dataset(file, "a") as dataset:
+        dataset["n_levels"].missing_value = np.int32(-9)
+        dataset["n_levels"][1] = -9
+    gridref.build([file], tmp_path / "cube", "z", layout=padded)
+    with opened(tmp_path / "cube") as shown:
+        held = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1]], bool)
+        np.testing.assert_array_equal(shown.salt.values[held], salt)
+        assert np.isnan(shown.salt.values[~held]).all()
+    with netCDF4.Dataset(file, "a") as dataset:
+        dataset["n_levels"][1] = 1
+    with pytest.raises(InvalidRequestError, match="6 samples along 'z', but it holds 5"):
+        gridref.build([file], tmp_path / "other", "z", layout=padded)
+
+
 def write_swath(path: Path, seed: int, n_lines: int) -> Path:
     rng = np.random.default_rng(seed)
     with netCDF4.Dataset(path, "w") as file:

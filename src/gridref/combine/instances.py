@@ -22,12 +22,14 @@ from gridref.combine.options import CombineOptions, Read
 from gridref.combine.placement import Along, Lengths, Placement, Task
 from gridref.combine.report import Combination, DriftReport, grouped
 from gridref.combine.rules.dimensions import repeated_along
+from gridref.combine.rules.packing import Packing
 from gridref.combine.values import Values
-from gridref.errors import InvalidRequestError, Message, Option, Problem
+from gridref.errors import InvalidRequestError, Message, Option, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import referred_names, text_of
 from gridref.model.indexing import isel_group
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
+from gridref.typing import Int64Array
 
 # Detection of files whose data differ in length
 
@@ -90,7 +92,14 @@ class Instances:
         if not counts:
             yield group
             return
-        sizes = {str(_counted(array)): values.of(array).astype(np.int64) for array in counts}
+        sizes = {str(_counted(array)): _held_counts(array, values) for array in counts}
+        for sample, size in sizes.items():
+            if size.sum() != (n_samples := _length(group, sample) or 0):
+                raise InvalidRequestError(
+                    f"its counts say {size.sum()} samples along {sample!r}, but it holds"
+                    f" {n_samples}: which are of which {self.instance} is unknown",
+                    Place(source_name(group)),
+                )
         stops = {sample: np.cumsum(size) for sample, size in sizes.items()}
         for number in range(max(map(len, sizes.values()))):
             spans = {
@@ -270,6 +279,12 @@ def _counted(array: VirtualArray) -> str | None:
     """The dimension whose samples an array counts."""
     sample = array.attrs.get("sample_dimension")
     return sample if isinstance(sample, str) and array.ndim == 1 else None
+
+
+def _held_counts(array: VirtualArray, values: Values) -> Int64Array:
+    """Numbers of samples; 0 where there is no number."""
+    counts = values.of(array).astype(np.int64)
+    return np.where(np.isin(counts, [*Packing.of(array).fills]), 0, counts)
 
 
 def _feature(group: VirtualGroup) -> str:
