@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.combine import CombineOptions, Hypercube, combine
@@ -98,7 +98,6 @@ def combined(
     return ds.assign(time=ds["time"] + int(day) - 1)
 
 
-@settings(deadline=None)
 @given(cubes(), st.booleans(), st.integers(1, 3), st.lists(st.integers(0, 9), min_size=1))
 def test_files_in_any_order_with_holes_are_as_xarray_reindexes_them(
     cube: tuple[list[xr.Dataset], xr.Dataset], scalar_run: bool, chunk: int, shifts: list[int]
@@ -119,7 +118,6 @@ def test_files_in_any_order_with_holes_are_as_xarray_reindexes_them(
     np.testing.assert_array_equal(got["area"].values, index["y"] * 2.0)
 
 
-@settings(deadline=None)
 @given(cubes())
 def test_complete_ones_are_as_combine_by_coords_makes_them(
     cube: tuple[list[xr.Dataset], xr.Dataset],
@@ -143,7 +141,6 @@ def test_complete_ones_are_as_combine_by_coords_makes_them(
     xr.testing.assert_equal(got.set_coords(DIMS)["t"], expected["t"].transpose(*DIMS))
 
 
-@settings(deadline=None)
 @given(cubes(), st.sampled_from(["raise", "first", "last"]))
 def test_labels_in_two_files_are_an_overlap(
     cube: tuple[list[xr.Dataset], xr.Dataset], rule: str
@@ -198,7 +195,5 @@ def test_what_lacks_a_dimension_has_to_agree_or_is_repeated() -> None:
 def test_files_without_labels_are_named() -> None:
     group = VirtualGroup({"t": VirtualArray.from_numpy(np.arange(3.0), ("time",))})
     done = combine([group, group], Hypercube(("run", "time")))
-    (text,) = {problem.message for problem in done.problems if problem.variable == "run"} or {""}
     assert done.group is None
     assert "no labels that place it along 'time'" in " ".join(p.message for p in done.problems)
-    assert text == "" or "'run'" in text

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -104,7 +104,6 @@ def orthogonal(values: NDArray[Any], selection: tuple[Any, ...]) -> NDArray[Any]
     return values
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_covered_elements_come_from_the_overlay_and_others_from_the_files(data: Any) -> None:
     array, expected = data.draw(with_overlay())
@@ -113,7 +112,6 @@ def test_covered_elements_come_from_the_overlay_and_others_from_the_files(data: 
     np.testing.assert_array_equal(got, orthogonal(expected, selection))
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_selected_arrays_keep_what_is_covered_of_them(data: Any) -> None:
     """Slices without gaps and integers keep overlays; of all others the files are read."""
@@ -136,7 +134,6 @@ def test_selected_arrays_keep_what_is_covered_of_them(data: Any) -> None:
     np.testing.assert_array_equal(reader_for().read(selected), wanted)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_covered_points_come_from_the_overlay_and_others_from_the_files(data: Any) -> None:
     array, expected = data.draw(with_overlay())
@@ -183,7 +180,6 @@ def check_layouts(
     assert set(np.unique(layouts)) <= {0, *covers_it}
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_what_one_overlay_lacks_comes_from_others(data: Any) -> None:
     array, masks = data.draw(with_several())
@@ -195,7 +191,6 @@ def test_what_one_overlay_lacks_comes_from_others(data: Any) -> None:
     check_layouts(got, [orthogonal(mask, selection) for mask in masks], chosen)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_points_that_one_overlay_lacks_come_from_others(data: Any) -> None:
     array, masks = data.draw(with_several())
@@ -211,7 +206,6 @@ def test_points_that_one_overlay_lacks_come_from_others(data: Any) -> None:
     check_layouts(got, [mask[tuple(coords)] for mask in masks], chosen)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_boxes_are_cut_and_merged_as_masks_are(data: Any) -> None:
     shape = data.draw(st.integers(1, 3).flatmap(shapes))
@@ -225,7 +219,6 @@ def test_boxes_are_cut_and_merged_as_masks_are(data: Any) -> None:
     assert (rest + mask == 1).all()
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_moved_coverage_holds_the_same_elements(data: Any) -> None:
     """Each element of an array knows which one of the sheet it is, before and after."""

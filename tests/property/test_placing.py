@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import InvalidRequestError
@@ -38,7 +38,6 @@ def placed(draw: st.DrawFn) -> tuple[list[VirtualArray], list[Any], list[tuple[i
     return arrays, values, corners
 
 
-@settings(max_examples=60)
 @given(placed(), st.booleans(), st.integers(0, 2))
 def test_places(laid: Any, keep_last: bool, more: int) -> None:
     arrays, values, corners = laid

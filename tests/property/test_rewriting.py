@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import zarr
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gridref.api.readable import reader_for
@@ -56,7 +56,6 @@ def opened(folder, view):
 
 
 @given(rewrites(), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=60)
 def test_zarr_reads_what_was_written_and_what_is_missing_is_written_again(rewriting, random):
     planned, values = rewriting
     reader = reader_for(cache_bytes=0, n_threads=1)
