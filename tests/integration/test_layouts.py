@@ -294,6 +294,17 @@ def test_labels_that_are_the_same_in_float32(tmp_path: Path) -> None:
     np.testing.assert_array_equal(catalog["x"][:], x)
 
 
+def test_times_that_differ_by_less_than_floats_hold(tmp_path: Path) -> None:
+    for number in range(2):
+        times = np.arange(5) + 5 * number
+        units = {"units": "microseconds since 2000-01-01"}
+        ds = xr.Dataset({"t": ("time", times * 1.5)}, {"time": ("time", times, units)})
+        ds.to_netcdf(tmp_path / f"f{number}.nc")
+    ds, layout = built(tmp_path)
+    assert layout == "laid out by concat_dim='time'"
+    np.testing.assert_array_equal(ds["time"], np.arange(10))
+
+
 def test_labels_of_text(tmp_path: Path) -> None:
     names = np.array(["a", "station with a long name", "b", "c"], dtype=object)
     for number, part in enumerate((slice(2), slice(2, 4))):

@@ -150,6 +150,15 @@ def test_what_does_not_fit_is_an_error_of_both(tmp_path: Path) -> None:
     assert isinstance(error.value, xr.MergeError)
 
 
+def test_a_file_of_static_variables_beside_a_series(tmp_path: Path) -> None:
+    part(0)[["mask", "name"]].drop_vars(["time", "height"], errors="ignore").rename(
+        mask="orog"
+    ).to_netcdf(tmp_path / "fx.nc")
+    for number in range(2):
+        part(number)[["t"]].to_netcdf(tmp_path / f"t{number}.nc")
+    assert_as_xarray(sorted(tmp_path.glob("*.nc")))
+
+
 def test_advice_names_options_that_the_call_has(tmp_path: Path) -> None:
     for number in range(2):
         values = np.arange(4.0) + 10 * number

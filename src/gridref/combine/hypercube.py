@@ -83,7 +83,7 @@ class Hypercube(Placement):
         return True
 
     def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
-        return self.growing
+        return self._labelled(column)
 
     def order_of_files(self, columns: Mapping[str, Column], task: Task) -> Sequence[int]:
         places = []
@@ -162,7 +162,7 @@ class Hypercube(Placement):
             return held
         asked = notes.options.repeated.get(column.name) == "all" or column.path in notes.told
         if asked and not held:
-            return self.growing
+            return self._labelled(column)
         if not held and self._differing_scalars(column, task):
             case = {"single values that differ": list(column.files)}
             notes.drift("repeated", column.path, case, f"along {self._others(held)}")
@@ -171,7 +171,7 @@ class Hypercube(Placement):
             return held
         rule = notes.options.repeat_rule(column.name)
         if rule == "all":
-            return self.growing
+            return self._labelled(column, held)
         differing = (
             [] if notes.options.compat == "override" else self._differing(column, held, task.values)
         )
@@ -191,6 +191,17 @@ class Hypercube(Placement):
             notes.problem("values-differ", column.path, message, differing)
             return None
         return held
+
+    def _labelled(self, column: Column, held: Collection[str] = ()) -> tuple[str, ...]:
+        """The dimensions that a variable has, or along which one of its files has labels.
+
+        Where labels are not known, or are a problem, each dimension counts.
+        """
+        files = {*column.files}
+        unlabelled = {
+            dim for dim, own in self.labels.items() if files.isdisjoint(own.by_file.keys())
+        }
+        return tuple(dim for dim in self.growing if dim in held or dim not in unlabelled)
 
     def _differing_scalars(self, column: Column, task: Task) -> bool:
         """Whether a variable is one value in each file, and not the same: a label like others."""

@@ -75,7 +75,9 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     if rule == "minimal" and column.name not in notes.options.repeated and _is_label(column):
         rule = "different"
     if rule == "all" and task.placement.repeats and task.growing:
-        return _repeat(column, task.placement.dims_of_files(column, task), lengths, task)
+        along = task.placement.dims_of_files(column, task)
+        if along:
+            return _repeat(column, along, lengths, task)
     if not extents_agree(column, (), notes):
         return None
     if notes.options.compat == "override" and not is_index:

@@ -8,6 +8,7 @@ names.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 from collections import Counter
@@ -318,8 +319,7 @@ class Facts:
         base = TimeBase.of(array.attrs) or duration_base(array.attrs)
         if base is None or values.dtype.kind not in "iuf":
             return least, greatest
-        first, last = (base.epoch_ns + float(value) * base.unit_ns for value in (least, greatest))
-        return first, last
+        return _in_ns(least, base), _in_ns(greatest, base)
 
     # Whether files are told apart
 
@@ -642,6 +642,14 @@ def varying_dims(groups: Sequence[VirtualGroup], read: Read) -> list[str]:
     )
     varying = [path for path in paths if _varies([arrays.get(path) for arrays in held], read)]
     return list(dict.fromkeys(path.rpartition("/")[2] for path in varying))
+
+
+def _in_ns(value: Any, base: TimeBase) -> int | float:
+    """A time in nanoseconds; a whole number, as a float is some thousand of them off."""
+    if isinstance(value, np.integer):
+        return base.epoch_ns + int(value) * base.unit_ns
+    after = float(value) * base.unit_ns
+    return base.epoch_ns + (round(after) if math.isfinite(after) else after)
 
 
 def _labels(array: VirtualArray, read: Read) -> NDArray[Any]:
