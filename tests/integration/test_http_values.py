@@ -306,6 +306,12 @@ def series_servers(catalog: Path) -> Iterator[str]:
     group = VirtualGroup(
         {
             "p": VirtualArray.from_numpy(packed, ("t", "x"), attrs),
+            "floats": VirtualArray.from_numpy(
+                packed, ("t", "x"), {**attrs, "valid_min": 10.5, "valid_max": 12.0}
+            ),
+            "signed": VirtualArray.from_numpy(
+                np.array([1, 255, 254], "u1"), ("t",), {"_Unsigned": "false", "_FillValue": -1}
+            ),
             "one": VirtualArray.from_numpy(np.float64(3), ()),
             "text": VirtualArray.from_numpy(np.array(["a", "b"]), ("x",)),
             "wide": holes((2**25, 2**13), (2**12, 2**12)),
@@ -385,9 +391,10 @@ def test_packed_and_missing_values(small_series: str) -> None:
     np.testing.assert_array_equal(
         lines(httpx.get(f"{small_series}/p?at=:,0"))[2], [10.5, np.nan, np.nan]
     )
-    np.testing.assert_array_equal(
-        lines(httpx.get(f"{small_series}/p?at=:,:"))[2], [10.75, 12, np.nan]
-    )
+    for name in ("p", "floats"):  # bounds of unpacked values are none
+        got = lines(httpx.get(f"{small_series}/{name}?at=:,:"))[2]
+        np.testing.assert_array_equal(got, [10.75, 12, np.nan])
+    np.testing.assert_array_equal(lines(httpx.get(f"{small_series}/signed"))[2], [1, np.nan, -2])
 
 
 def test_as_csv(cube_series: str, whole: Any) -> None:

@@ -28,7 +28,7 @@ from gridref.faces.web.levels import Level
 from gridref.faces.web.meaning import NUMBERS, Meaning
 from gridref.faces.web.part import GoesOn, Labels, Part, ReadLabels, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import compass_of, text_of
+from gridref.model.conventions import MissingValues, compass_of, meant_dtype, text_of
 from gridref.serve.reader import Reader
 
 MOST_BANDS = 4096
@@ -319,51 +319,26 @@ class _Numbers:
         Others that do, which become `nodata`.
     """
 
+    meant: np.dtype[Any]
     dtype: np.dtype[Any]
     nodata: float | int | None
     missing: tuple[float, ...]
 
     @classmethod
     def of(cls, array: VirtualArray) -> _Numbers:
-        meaning, dtype = Meaning.of(array), array.dtype
-        if dtype.kind == "b":
-            dtype = np.dtype("u1")
-        if dtype == np.float16:
-            dtype = np.dtype("f4")
-        if meaning.lack:
-            dtype = np.dtype(f"u{dtype.itemsize}")
-        fills = [_fitting(number, dtype) for number in _fills(array, meaning)]
-        known = [number for number in fills if number is not None]
+        dtype = meant_dtype(array)
+        written = np.dtype({"bool": "u1", "float16": "f4"}.get(dtype.name, dtype.name))
+        known: tuple[Any, ...] = MissingValues.of(array).marks
+        if not known and dtype.kind == "f":
+            known = (np.nan,)
         nodata = known[0] if known else None
         if dtype.kind in "iu" and nodata is not None and int(float(nodata)) != nodata:
             raise _refused(f"readers of GeoTIFF would round {nodata}, which stands for no value")
-        return cls(dtype.newbyteorder("="), nodata, tuple(known[1:]))
+        return cls(dtype, written, nodata, known[1:])
 
     def written(self, values: NDArray[Any]) -> NDArray[Any]:
         """Numbers as the file has them."""
-        found = values.astype(self.dtype)
+        found = values.view(self.meant).astype(self.dtype)
         for number in self.missing:
             found[found == self.dtype.type(number)] = self.dtype.type(self.nodata)
         return found
-
-
-def _fills(array: VirtualArray, meaning: Meaning) -> list[Any]:
-    """``_FillValue`` first."""
-    found: list[Any] = []
-    for name in ("_FillValue", "missing_value"):
-        try:
-            numbers = np.ravel(np.asarray(array.attrs.get(name, ())))
-        except ValueError:
-            continue
-        for number in numbers if numbers.dtype.kind in "iuf" else ():
-            lacking = meaning.lack if number < 0 else 0
-            found.append(int(number) + int(lacking) if array.dtype.kind in "iu" else number)
-    return found
-
-
-def _fitting(number: Any, dtype: np.dtype[Any]) -> float | int | None:
-    """A number as the type has it; None where it has none such."""
-    if dtype.kind == "f":
-        return float(dtype.type(number))
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    return int(number) if low <= number <= high else None

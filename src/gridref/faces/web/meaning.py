@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import text_of
+from gridref.model.conventions import MissingValues, meant_dtype, text_of
 
 # Arrays and groups by their paths
 
@@ -57,8 +57,8 @@ class Meaning:
 
     Attributes
     ----------
-    lack
-        What negative numbers lack that stand for large ones (``_Unsigned``).
+    meant
+        The dtype, with the sign that ``_Unsigned`` gives.
     missing
         Numbers that stand for none.
     low, high
@@ -69,7 +69,7 @@ class Meaning:
         Numbers that stand for categories; empty where there are none.
     """
 
-    lack: float
+    meant: np.dtype[Any]
     missing: tuple[float, ...]
     low: float
     high: float
@@ -80,21 +80,12 @@ class Meaning:
     @classmethod
     def of(cls, array: VirtualArray) -> Meaning:
         """The meaning that an array states."""
-        attrs, dtype = array.attrs, array.dtype
-        is_unsigned = str(attrs.get("_Unsigned", "")).lower() == "true" and dtype.kind == "i"
-        lack = 2.0 ** (8 * dtype.itemsize) if is_unsigned else 0.0
-
-        def numbers(name: str) -> list[float]:
-            return [n + lack if n < 0 else n for n in _numbers(attrs, name)]
-
-        low, high = [*numbers("valid_range"), np.nan, np.nan][:2]
-        low = next(iter(numbers("valid_min")), -np.inf) if np.isnan(low) else low
-        high = next(iter(numbers("valid_max")), np.inf) if np.isnan(high) else high
+        attrs, known = array.attrs, MissingValues.of(array)
         return cls(
-            lack,
-            tuple(sorted({*numbers("_FillValue"), *numbers("missing_value")})),
-            low,
-            high,
+            meant_dtype(array),
+            tuple(sorted(known.marks)),
+            -np.inf if known.low is None else known.low,
+            np.inf if known.high is None else known.high,
             next(iter(_numbers(attrs, "scale_factor")), 1.0),
             next(iter(_numbers(attrs, "add_offset")), 0.0),
             tuple(_numbers(attrs, "flag_values")),
@@ -105,12 +96,12 @@ class Meaning:
 
         They are of 32 bits where stored numbers of 32 bits are not packed, else of 64.
         """
+        if {stored.dtype.kind, self.meant.kind} == {"i", "u"}:
+            stored = stored.view(self.meant)
         is_single = stored.dtype == np.float32 and (self.scale, self.offset) == (1.0, 0.0)
         values: NDArray[np.floating[Any]] = (
             stored.astype(np.float32) if is_single else stored.astype(np.float64)
         )
-        if self.lack:
-            values[values < 0] += self.lack
         absent = np.zeros(values.shape, bool)
         for number in self.missing:
             absent |= values == values.dtype.type(number)
