@@ -259,6 +259,19 @@ def test_durations_label_values_and_half_floats_are_values(tmp_path: Path) -> No
     assert catalog.sql("SELECT max(value) AS m FROM half").to_pylist() == [{"m": 3.0}]
 
 
+def test_texts_of_bytes_are_texts(tmp_path: Path) -> None:
+    names = np.array([b"Kiel", "Łódź".encode()])
+    ds = xr.Dataset({"v": (("name", "y"), np.eye(2)), "own": (("y", "name"), [names, names])})
+    ds.assign_coords(name=names).to_netcdf(tmp_path / "a.nc")
+    catalog = gridref.build([tmp_path / "a.nc"], tmp_path / "a.gridref")
+    for query in (
+        "SELECT DISTINCT name FROM v WHERE name = 'Łódź'",
+        "SELECT DISTINCT value AS name FROM own WHERE name = 'Łódź'",
+        "SELECT value AS name FROM name WHERE value = 'Łódź'",
+    ):
+        assert catalog.sql(query).to_pylist() == [{"name": "Łódź"}]
+
+
 def test_values_of_a_file_that_is_gone(tmp_path: Path) -> None:
     xr.Dataset({"v": (("y", "x"), np.ones((3, 4)))}).to_netcdf(tmp_path / "a.nc")
     gridref.build([tmp_path / "a.nc"], tmp_path / "a.gridref")

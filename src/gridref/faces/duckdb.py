@@ -141,7 +141,9 @@ class ValueTable(_Noting, pyarrow.dataset.InMemoryDataset):
 
 
 def _as_arrow(values: NDArray[Any]) -> pa.Array:
-    """A column; dates of other calendars, and texts, are texts."""
+    """A column; dates of other calendars, and texts, are texts; bytes are those of UTF-8."""
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
     if values.dtype.kind not in "biufmM":
         return pa.array([str(value) for value in values.tolist()], pa.string())
     values = values.astype(np.float32) if values.dtype == np.float16 else values  # for DuckDB
