@@ -690,10 +690,9 @@ TESTED_ELSEWHERE = {
         "overwrite=True",
         by="integration/test_plan.py::test_a_catalog_that_is_there_is_replaced_when_asked_only",
     ),
-    **_all(
-        "io/identity.py",
-        "identity='size'",
-        by="integration/test_moving.py::test_copies_are_refused_where_identity_is_strict",
+    **dict.fromkeys(
+        (("io/identity.py", "identity='size'"), ("api/catalog.py", "identity=")),
+        "integration/test_moving.py::test_copies_are_refused_where_identity_is_strict",
     ),
     **{
         (where, "index_files='offsets'"): "integration/test_scan_grib.py::test_offsets_only"

@@ -83,6 +83,12 @@ def test_copies_are_refused_where_identity_is_strict(folder: Path) -> None:
     with pytest.raises(SourceChangedError, match=r"it is a copy.*identity=.size."):
         gridref.open_catalog(there / "cube.gridref")["tas"].read()
     assert_reads(there / "cube.gridref", there, identity="size")
+    refused = run("verify", "cube.gridref", cwd=there)
+    advice = "--identity size (gridref relocate records it)"
+    assert advice in " ".join(refused.stdout.split())
+    run("relocate", "cube.gridref", "--identity", "size", cwd=there).check_returncode()
+    assert run("verify", "cube.gridref", cwd=there).returncode == 0
+    assert_reads(there / "cube.gridref", there)
 
 
 def test_a_recorded_identity_is_overridden_at_opening(folder: Path) -> None:
@@ -294,6 +300,7 @@ def test_relocate_refuses_what_cannot_be_meant(folder: Path) -> None:
     for arguments, message in (
         (["--from", "/nowhere", "--to", "/x"], "error: no source begins with '/nowhere'"),
         (["--from", "/a", "--from", "/b", "--to", "/x"], "error: 2 --from, and 1 --to"),
+        ([], "error: nothing to change: say where files are now, or give --identity"),
     ):
         done = run("relocate", catalog, *arguments, cwd=folder)
         assert done.returncode == 1

@@ -666,11 +666,13 @@ class Catalog(CatalogGroup):
         scan = ChecksumScan(self._kept.storage_options, progress)
         return self._committed(recording("checksums", scan.of, "all arrays"))
 
-    def relocate(self, prefixes: Mapping[str, str], *, identity: Identity | None = None) -> Catalog:
-        """Change the recorded location of the source files. No source is read.
+    def relocate(
+        self, prefixes: Mapping[str, str] | None = None, *, identity: Identity | None = None
+    ) -> Catalog:
+        """Change the recorded location of the source files, or how they are checked.
 
-        This is a commit, which can be rolled back. To use new locations without writing them, give
-        `gridref.open_catalog` the same `prefixes`.
+        No source is read. This is a commit, which can be rolled back. To use new locations without
+        writing them, give `gridref.open_catalog` the same `prefixes`.
 
         Parameters
         ----------
@@ -684,21 +686,28 @@ class Catalog(CatalogGroup):
         Raises
         ------
         InvalidRequestError
-            For an unknown identity, or a folder of `prefixes` without a source.
+            For an unknown identity, a folder of `prefixes` without a source, or neither of them.
         CatalogError, SourceUnavailableError
             If the catalog cannot be read or written.
         """
+        moved = prefixes or {}
+        if not moved and identity is None:
+            raise InvalidRequestError(
+                Message("nothing to change: say where files are now, or give ", Option("identity"))
+            )
 
         def change(base: Base) -> Change:
             access = base.access
-            rules = SourceRules.of(identity or base.root.snapshot.identity, prefixes)
+            rules = SourceRules.of(identity or base.root.snapshot.identity, moved)
             group = group_of(base.root, access.folder, access.storage_options, access.trust, rules)
-            _check_moved(base.group, group, prefixes)
+            if moved:
+                _check_moved(base.group, group, moved)
             arrays = {path: written(array) for path, array in group.all_arrays().items()}
-            pairs = prefixes.items()
-            said = ", ".join(f"{shown_address(a)} to {shown_address(b)}" for a, b in pairs)
+            said = ", ".join(f"{shown_address(a)} to {shown_address(b)}" for a, b in moved.items())
             own = {"identity": rules.identity}
-            return Change("relocate", said, group, arrays, own, is_alike=True)
+            return Change(
+                "relocate", said or f"identity {identity}", group, arrays, own, is_alike=True
+            )
 
         return self._committed(change)
 

@@ -200,7 +200,7 @@ SCAN_AGAIN = "Scan it again (gridref refresh does, for a catalog), or restore th
 _IF_IT_WAS_COPIED = Message(
     "; only if it is a copy with the same bytes, open the catalog with ",
     Option("identity", "size"),
-    ", which reads any file of that size",
+    " (gridref relocate records it), which reads any file of that size",
 )
 
 

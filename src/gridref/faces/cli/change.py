@@ -181,8 +181,8 @@ def refresh_command(
 
 def relocate_command(
     catalog: Catalog,
-    before: Annotated[list[str], FROM],
-    after: Annotated[list[str], TO],
+    before: Annotated[list[str] | None, FROM] = None,
+    after: Annotated[list[str] | None, TO] = None,
     identity: Annotated[
         str | None,
         typer.Option(
@@ -192,20 +192,26 @@ def relocate_command(
     ] = None,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Change the recorded location of the source files. Only the catalog is read and written.
+    """Change the recorded location of the source files, or how reads check them.
+
+    Only the catalog is read and written.
 
     Examples
     --------
         gridref relocate cube.gridref --from s3://old/ --to https://new/
 
         gridref relocate cube.gridref --from /data/2023 --to /archive/2023 --identity size
+
+        gridref relocate cube.gridref --identity size
     """
-    prefixes = prefixes_of(before, after)
+    prefixes = prefixes_of(before or [], after or [])
     opened = opened_catalog(catalog, storage_options)
     opened.relocate(prefixes, identity=identity)  # type: ignore[arg-type]
     for old, new in prefixes.items():
         moved = f"sources in {shown_address(old)} are in {shown_address(new)} now"
         echo(f"{shown_address(catalog)}: {moved}", err=True)
+    if identity is not None:
+        echo(f"{shown_address(catalog)}: reads check sources by identity {identity}", err=True)
 
 
 def tag_command(
