@@ -33,7 +33,14 @@ from gridref.combine.placement import Placement, Task
 from gridref.combine.report import Combination
 from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.combine.values import Values
-from gridref.errors import GridrefError, Message, Place, SourceFormatError, UnsupportedFeatureError
+from gridref.errors import (
+    GridrefError,
+    Message,
+    Place,
+    SourceFormatError,
+    UnsupportedFeatureError,
+    number_of,
+)
 from gridref.formats import ScanOptions
 from gridref.formats.location import only_allowed
 from gridref.formats.metadata import DEFAULT_FILLS
@@ -392,7 +399,9 @@ def _edges(
     if n_dims == 0 and values.size == 1:
         return []
     if values.ndim != 2 or len(values) != n_dims:
-        raise SourceFormatError(f"a map of shape {values.shape} is for rank {n_dims}", place)
+        raise SourceFormatError(
+            f"a map of shape {values.shape} is for {number_of(n_dims, 'dimension')}", place
+        )
     missing = _is_missing(values, array)
     edges = []
     for row, absent in zip(values, missing, strict=True):
