@@ -159,7 +159,7 @@ def test_chunk_indexes_of_all_variables_are_asked_for_at_once(tmp_path: Path) ->
 @pytest.mark.parametrize("endless", [False, True])
 def test_memory_a_chunk(tmp_path: Path, libver: str, endless: bool) -> None:
     path = tmp_path / "a.h5"
-    n_chunks = 300_000
+    n_chunks = 1_000_000
     with h5py.File(path, "w", libver=libver) as file:
         properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         properties.set_chunk((1, 1))
