@@ -436,7 +436,7 @@ class VirtualArray(Picklable):
 
     def is_index(self, path: str) -> bool:
         """Whether the array at a path labels its one dimension: both have the same name."""
-        return self.dims == (path.rpartition("/")[2],)
+        return len(self.dims) == 1 and path.rpartition("/")[2] == self.dims[0]
 
     def __repr__(self) -> str:
         return (
