@@ -114,7 +114,12 @@ def _is_signature(part: str) -> bool:
 def _parsed(text: str, *, is_text: bool = False, only_http: bool = False) -> tuple[str, str, str]:
     """What is before the first query, without users; this query and the rest; the quote before."""
     kept, position, quote = [], 0, ""
-    while (mark := text.find("://", position)) >= 0:
+
+    def signed() -> tuple[int, str]:
+        return (-1, "") if only_http else _signed_query(text, position, is_text=is_text)
+
+    # Before the next address, there may be the query of one without a server.
+    while (mark := text.find("://", position)) >= 0 and not 0 <= signed()[0] < mark:
         start = position + len(text[position:mark].rstrip(_LETTERS + ":"))
         before, chain = text[start - 1 : start], text[start:mark]
         if before in _QUOTES or "::" not in chain:
@@ -133,7 +138,7 @@ def _parsed(text: str, *, is_text: bool = False, only_http: bool = False) -> tup
         next_mark = text.find("://", position)
         if query >= 0 and (next_mark < 0 or query < next_mark) and (is_http or not only_http):
             return "".join([*kept, text[position:query]]), text[query:], quote
-    query, own_quote = (-1, "") if only_http else _signed_query(text, position, is_text=is_text)
+    query, own_quote = signed()
     if query >= 0:
         return "".join([*kept, text[position:query]]), text[query:], own_quote or quote
     return "".join([*kept, text[position:]]), "", quote

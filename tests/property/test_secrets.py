@@ -76,7 +76,16 @@ relative_addresses = st.builds(
 
 @given(
     addresses().map(lambda pair: pair[0]) | odd_addresses | relative_addresses,
-    st.sampled_from(["{}", "cannot read {}: gone", "[file {}, chunk (0)]", "{0} and {0}", "{!r}"]),
+    st.sampled_from(
+        (
+            "{}",
+            "cannot read {}: gone",
+            "[file {}, chunk (0)]",
+            "{0} and {0}",
+            "{!r}",
+            "{}; see https://example.org/help",
+        )
+    ),
 )
 def test_nothing_that_is_shown_has_secrets(url, text):
     said = text.format(url)
