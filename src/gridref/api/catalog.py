@@ -37,12 +37,7 @@ from gridref.catalog.history import (
 from gridref.catalog.opening import PendingPolicy, group_of
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.catalog.sources import SourceRules
-from gridref.errors import (
-    InvalidRequestError,
-    Message,
-    Option,
-    Place,
-)
+from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.formats import ScanOptions
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup

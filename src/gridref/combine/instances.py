@@ -97,7 +97,7 @@ class Instances:
             if size.sum() != (n_samples := _length(group, sample) or 0):
                 raise InvalidRequestError(
                     f"its counts say {size.sum()} samples along {sample!r}, but it holds"
-                    f" {n_samples}: which are of which {self.instance} is unknown",
+                    f" {n_samples}, so it does not say which samples each {self.instance} has",
                     Place(source_name(group)),
                 )
         stops = {sample: np.cumsum(size) for sample, size in sizes.items()}

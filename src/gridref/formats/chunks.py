@@ -19,12 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from gridref.errors import (
-    Place,
-    SourceFormatError,
-    SourceUnavailableError,
-    UnsupportedFeatureError,
-)
+from gridref.errors import Place, SourceFormatError, SourceUnavailableError, UnsupportedFeatureError
 from gridref.formats.location import Location, only_allowed
 from gridref.formats.scanner import ScanOptions
 from gridref.io import (

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs import why_not
-from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError, number_of
+from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.tiff.images import Level, Page
 from gridref.learned import FORMS
 from gridref.limits import beyond, limits
@@ -611,7 +611,7 @@ def _check_ends(manifest: ChunkManifest) -> None:
         row = int(bad[0])
         source = manifest.sources[int(manifest.source[row])]
         raise SourceFormatError(
-            f"{len(bad)} of {number_of(manifest.n_rows, 'chunk')} lie behind the end of the file"
-            f" ({source.size_bytes} bytes): it is truncated or its tags are wrong",
+            f"chunks lie behind the end of the file ({source.size_bytes} bytes), {len(bad)} of"
+            f" {manifest.n_rows}: it is truncated or its tags are wrong",
             Place(source.url, start=int(manifest.offset[row]), stop=int(stop[row])),
         )
