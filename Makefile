@@ -132,7 +132,7 @@ soak: env ## random selections through all doors for MINUTES, with flat memory
 bench: env ## run the benchmarks; ARGS="door serve" only some
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-check: env ## compare ratios to peers with those of docs/performance.md; ARGS="--keep" replaces them, "--all" adds long jobs
+bench-check: env ## compare ratios to peers with those of docs/measurements.md; ARGS="--keep" replaces them, "--all" adds long jobs
 	$(BIN)/python -m benchmarks._check $(ARGS)
 
 constraints: ## write constraints.txt with today's versions

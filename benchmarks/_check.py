@@ -6,7 +6,7 @@ only shown. A row that is more than 20 % worse is measured up to twice again, an
 so that noise passes and a loss does not. On Linux all of it runs on two cores.
 
 ``--keep`` writes the figures into ``benchmarks/figures.json`` and into the table of
-docs/performance.md, of one run each. ``--all`` also runs the jobs that take long.
+docs/measurements.md, of one run each. ``--all`` also runs the jobs that take long.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks._figures import Figure
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks" / "figures.json"
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "measurements.md"
 
 ALLOWED_LOSS = 0.2
 MOST_RUNS = 3

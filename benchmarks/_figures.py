@@ -11,7 +11,7 @@ type Unit = Literal["times as fast", "times as long", "requests", "MB", "s", "ms
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a benchmark, with the name of its row in docs/performance.md.
+    """One number of a benchmark, with the name of its row in docs/measurements.md.
 
     Attributes
     ----------

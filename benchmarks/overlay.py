@@ -329,7 +329,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=100)
     parser.add_argument("--gb", type=float, help="write an overlay of so many GB instead")
     parser.add_argument("--memory", default="2GB", help="for writing")
-    parser.add_argument("--figures", action="store_true", help="the rows of docs/performance.md")
+    parser.add_argument("--figures", action="store_true", help="the rows of docs/measurements.md")
     asked = parser.parse_args()
     print(f"gridref {gridref.__version__}, Python {platform.python_version()}", flush=True)
     if asked.gb is not None:

@@ -7,7 +7,7 @@ array.
 
 A sheet of an overlay is one Zarr v3 array: another layout of the same elements. An overview is an
 array at some coarser levels: its sheets have a Zarr v3 array for each level, in folders ``1``,
-``2``, ... of one folder. The JSON form is specified in ``docs/catalog-format.md``.
+``2``, ... of one folder. The JSON form is specified in ``docs/catalog-features.md``.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ STORED_FIELDS = {
 }
 """Columns as Parquet files have them."""
 
-# Measured (see docs/catalog-format.md): delta packing beats dictionary, byte-stream-split and plain
+# Measured (docs/catalog-writing.md): delta packing beats dictionary, byte-stream-split and plain
 # encoding for lengths, and for steps as soon as chunks of several variables alternate.
 _DELTA = {
     "path": "DELTA_BYTE_ARRAY",
