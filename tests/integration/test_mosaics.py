@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import rasterio
@@ -451,6 +452,32 @@ def test_a_series_of_netcdf_tiles(tmp_path: Path) -> None:
     gridref.build(tmp_path / "tiles", tmp_path / "map.gridref", layout=gridref.Mosaic("_{time}.nc"))
     with xr.open_dataset(tmp_path / "map.gridref", engine="gridref") as shown:
         np.testing.assert_array_equal(shown.sst, with_hole(whole, "y", "x").sst)
+
+
+@pytest.mark.parametrize(("dtype", "no_data"), [("f4", None), ("f8", -999.0), ("i2", -999)])
+def test_pixels_that_no_tile_holds_are_missing(
+    tmp_path: Path, dtype: str, no_data: float | None
+) -> None:
+    """Also where HDF5's own fill value is another, as in files of h5py."""
+    tiles = []
+    for number in range(2):
+        tiles.append(tmp_path / f"{number}.nc")
+        with h5py.File(tiles[-1], "w") as file:
+            for name in "yx":
+                file[name] = 30.0 * (np.arange(3) + 3 * number)
+                file[name].make_scale(name)
+            file["v"] = np.arange(9, dtype=dtype).reshape(3, 3)
+            for axis, name in enumerate("yx"):
+                file["v"].dims[axis].attach_scale(file[name])
+            if no_data is not None:
+                file["v"].attrs["_FillValue"] = np.dtype(dtype).type(no_data)
+    gridref.build(tiles, tmp_path / "map.gridref", layout=gridref.Mosaic())
+    with (
+        xr.open_dataset(tmp_path / "map.gridref", engine="gridref") as opened,
+        xr.open_mfdataset(tiles, join="outer") as expected,
+    ):
+        np.testing.assert_array_equal(opened.v, expected.v)
+        assert np.isnan(opened.v).sum() == 18
 
 
 def test_tiles_that_do_not_fit(tmp_path: Path) -> None:

@@ -33,11 +33,12 @@ from gridref.combine.options import CombineOptions, Read
 from gridref.combine.placement import Lengths, Placement, Task
 from gridref.combine.report import Combination, Drift, grouped, in_groups
 from gridref.combine.rules.dimensions import contradicting_files, repeated_along, stacked_attributes
-from gridref.combine.rules.packing import as_meant, note_damaged
+from gridref.combine.rules.packing import as_meant, no_data_of, note_damaged
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Message, Option, Place, Problem, some_of
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import authority_code, direction, geotransform, wkt_of
+from gridref.model.joining import same_scalar
 from gridref.model.scan_report import LEFT_OUT, ScanReport
 from gridref.typing import Int64Array
 
@@ -504,8 +505,17 @@ class Plane(Placement):
     def fill(
         self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], task: Task
     ) -> tuple[Column, Any] | None:
-        """The fill value of gaps; nothing is lacking where files hold different variables."""
-        return (column, None) if self.merges else super().fill(column, runs, lacking, task)
+        """What pixels that no file holds read as: "no data", if the dtype has a value for that.
+
+        Nothing is lacking where files hold different variables.
+        """
+        known = (column, None) if self.merges else super().fill(column, runs, lacking, task)
+        if known is None or known[1] is not None:
+            return known
+        first, fill = known[0].first, no_data_of(known[0].first)
+        is_laid = self.plane <= {*first.dims} and first.dtype.kind in "biuf"
+        is_other = fill is not None and not same_scalar(first.fill_value, fill, first.dtype)
+        return known[0], fill if is_laid and is_other else None
 
 
 # Groups combined as a mosaic
