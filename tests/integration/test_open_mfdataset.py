@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +261,53 @@ def test_dropped_attributes_change_no_values(files: list[Path], tmp_path: Path) 
     how = {"data_vars": "minimal", "combine_attrs": "drop"}
     with xr.open_mfdataset(files, **how) as ds, xr.open_dataset(tmp_path / "cube.gridref") as cube:
         xr.testing.assert_equal(cube.load(), ds.load())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"scale_factor": 0.25}, id="scale-corrected"),
+        pytest.param({"add_offset": -3.5}, id="offset-added"),
+        pytest.param({"_FillValue": np.int16(4)}, id="fill-corrected"),
+        pytest.param({"missing_value": np.int16(5)}, id="missing-added"),
+        pytest.param({"_Unsigned": "true"}, id="unsigned-added"),
+        pytest.param({"scale_factor": None}, id="scale-deleted"),
+        pytest.param({"scale_factor": None, "units": "days since 1999-01-01"}, id="times-made"),
+        pytest.param({"long_name": None}, id="name-deleted"),
+    ],
+)
+def test_values_stay_when_attributes_are_corrected(
+    tmp_path: Path, change: Mapping[str, Any]
+) -> None:
+    packed = xr.Dataset({"v": ("x", np.arange(-2, 6, dtype="i2"), {"long_name": "value"})})
+    packed["v"].attrs |= {"scale_factor": 0.5, "_FillValue": np.int16(-1)}
+    packed.to_netcdf(tmp_path / "part.nc")
+
+    def corrected(ds: xr.Dataset) -> xr.Dataset:
+        attrs = {**ds["v"].attrs, **change}
+        ds["v"].attrs = {name: value for name, value in attrs.items() if value is not None}
+        return xr.decode_cf(ds)
+
+    bare = {"mask_and_scale": False, "decode_times": False}
+    with xr.open_dataset(tmp_path / "part.nc", **bare) as ds:
+        expected = corrected(ds).load()
+    with xr.open_dataset(tmp_path / "part.nc", engine="gridref", **bare) as ds:
+        corrected(ds).gridref.save(tmp_path / "cube.gridref")
+    with xr.open_dataset(tmp_path / "cube.gridref") as kept:
+        assert kept.gridref.plan().loc["v", "n_files"] == 1  # a reference, no copy
+        xr.testing.assert_identical(kept.load(), expected)
+
+
+def test_encodings_for_other_files_change_no_values(files: list[Path], tmp_path: Path) -> None:
+    with xr.open_dataset(files[0], engine="gridref") as ds:
+        expected = ds.load()
+    with xr.open_dataset(files[0], engine="gridref") as ds:
+        ds["t"].encoding |= {"scale_factor": 8.0, "add_offset": 1.0, "_FillValue": np.int16(0)}
+        ds.gridref.save(tmp_path / "first.gridref")
+        ds.drop_encoding().gridref.save(tmp_path / "second.gridref")
+    for name in ("first", "second"):
+        with xr.open_dataset(tmp_path / f"{name}.gridref") as kept:
+            xr.testing.assert_equal(kept.load(), expected)
 
 
 def test_the_engine_opens_files_for_xarray(files: list[Path]) -> None:

@@ -22,9 +22,9 @@ from gridref.api.job import Job
 from gridref.api.opening import group_path, subgroup
 from gridref.api.readable import reader_for
 from gridref.catalog.overlays import OverlayPolicy
-from gridref.faces.xarray.lazy import LazyVirtualArray, variable_encoding
+from gridref.faces.xarray.lazy import LazyVirtualArray, shown_attributes, variable_encoding
 from gridref.io import Allow, SourcePool
-from gridref.model.array import CF_FLAGS, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import given_options, option_values, options_of, refuses_unknown, verb
 from gridref.secrets import shown_address
 from gridref.serve.reader import Reader
@@ -68,7 +68,7 @@ class GroupDataStore(AbstractDataStore):
         path = f"{self.path}/{name}" if self.path else name
         lazy = indexing.LazilyIndexedArray(LazyVirtualArray(array, self.reader, path))
         encoding = variable_encoding(array, self.source)
-        return xr.Variable(array.dims, lazy, _attributes(array), encoding)
+        return xr.Variable(array.dims, lazy, shown_attributes(array), encoding)
 
 
 @refuses_unknown
@@ -161,9 +161,3 @@ def _opened(
         return StoreBackendEntrypoint().open_dataset(store, **decoding)
 
     return root, show
-
-
-def _attributes(array: VirtualArray) -> dict[str, Any]:
-    """Attributes of the file, without names of an enumeration: xarray has them in the encoding."""
-    made = array.enumeration is not None and not array.enumeration.own_flags
-    return {name: value for name, value in array.attrs.items() if not (made and name in CF_FLAGS)}

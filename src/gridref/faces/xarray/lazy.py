@@ -1,6 +1,7 @@
 """What the engine gives to xarray: lazy arrays, and their ``Variable.encoding``.
 
-`lazy_virtual_array` finds the lazy array behind xarray's wrappers. In the encoding, compression is
+`lazy_virtual_array` finds the lazy array behind xarray's wrappers, and `attributes_now` what these
+decode it by. In the encoding, compression is
 given in the terms of ``to_zarr``. Everything else is as in the netCDF engines.
 
 Sources: Zarr v3 codecs ``blosc``, ``gzip`` and ``zstd``; numcodecs' configurations of the same, for
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -27,7 +28,8 @@ from xarray.coding.strings import create_vlen_dtype
 from xarray.coding.variables import NativeEndiannessArray
 from xarray.core import indexing
 
-from gridref.model.array import VirtualArray
+from gridref.combine.rules.packing import PACKING_ATTRIBUTES
+from gridref.model.array import CF_FLAGS, VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import BLOSC_SHUFFLES, Codec, EdgePolicy, Encoding
 from gridref.model.indexing import isel
@@ -82,18 +84,84 @@ def lazy_virtual_array(variable: xr.Variable) -> VirtualArray | None:
 
     Decoding is left out: its elements are the stored ones.
     """
-    data: Any = variable._data  # noqa: SLF001 - `data` would read the values
-    indexers: list[indexing.ExplicitIndexer] = []
-    while not isinstance(data, LazyVirtualArray):
-        if isinstance(data, indexing.LazilyIndexedArray):
-            indexers.append(data.key)
-        elif not isinstance(data, _SAME_ELEMENTS):
-            return None
-        data = data.array
-    array = data.virtual
-    for indexer in reversed(indexers):
-        array = isel(array, dict(enumerate(indexer.tuple)))
+    layers = list(_layers(variable))
+    if not isinstance(layers[-1], LazyVirtualArray):
+        return None
+    array = layers[-1].virtual
+    for layer in reversed(layers):
+        if isinstance(layer, indexing.LazilyIndexedArray):
+            array = isel(array, dict(enumerate(layer.key.tuple)))
     return array
+
+
+def _layers(variable: xr.Variable) -> Iterator[Any]:
+    """What xarray has wrapped around an array, as far as the elements are the same, and that."""
+    layer: Any = variable._data  # noqa: SLF001 - `data` would read the values
+    yield layer
+    while isinstance(layer, (indexing.LazilyIndexedArray, *_SAME_ELEMENTS)):
+        layer = layer.array
+        yield layer
+
+
+def attributes_now(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
+    """The attributes of a lazy variable, with those that its elements were decoded by.
+
+    Parameters
+    ----------
+    array
+        What it shows, with the attributes of its file. Of these, the ones that are neither here
+        nor taken away by opening were deleted.
+    """
+    gone = shown_attributes(array).keys() - variable.encoding.keys() - {"dtype"}
+    attrs = {name: value for name, value in array.attrs.items() if name not in gone}
+    attrs = {name: value for name, value in attrs.items() if name not in _DECODING}
+    attrs |= _decoded_by(variable, array)
+    attrs |= variable.attrs
+    return {name: attrs[name] for name in (*array.attrs, *attrs) if name in attrs}
+
+
+def shown_attributes(array: VirtualArray) -> dict[str, Any]:
+    """Attributes of the file, without names of an enumeration: xarray has them in the encoding."""
+    made = array.enumeration is not None and not array.enumeration.own_flags
+    return {name: value for name, value in array.attrs.items() if not (made and name in CF_FLAGS)}
+
+
+_FILLS = ("_FillValue", "missing_value")
+_DECODING = (*PACKING_ATTRIBUTES, "units", "calendar")
+
+
+def _decoded_by(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
+    """The attributes that elements were decoded by.
+
+    They are those of the file, unless others were assigned before `xarray.decode_cf`. What is in
+    the encoding alone may be for files that are to be written.
+    """
+    layers = _layers(variable)
+    functions = [each.func for each in layers if isinstance(each, _ElementwiseFunctionArray)]
+    used: dict[str, Any] = {}
+    for function in functions:
+        keywords = getattr(function, "keywords", {})
+        used |= {name: each for name, each in keywords.items() if name in _DECODING}
+        if "encoded_fill_values" in keywords:
+            used |= {name: list(keywords["encoded_fill_values"]) for name in _FILLS}
+    # Fill values of numbers that are taken as unsigned are not those that were compared.
+    unsigned = any(getattr(function, "func", None) is np.asarray for function in functions)
+    found = {}
+    for name in _DECODING:
+        stored, encoded = array.attrs.get(name), variable.encoding.get(name)
+        is_used = unsigned and name in (*_FILLS, "_Unsigned")
+        by = used.get(name)
+        for value, others in ((stored, by), (encoded, by), (stored, encoded)):
+            if value is not None and (is_used or _are_among(value, others)):
+                found[name] = value
+                break
+    return found
+
+
+def _are_among(value: Any, others: Any) -> bool:
+    """Whether all elements of an attribute are among others."""
+    known = np.ravel(others).tolist()
+    return all(any(a == b or (a != a and b != b) for b in known) for a in np.ravel(value).tolist())
 
 
 # Compression of a source, in the terms of xarray's ``to_zarr``

@@ -34,7 +34,7 @@ from gridref.faces.xarray.duck_array import (
     files_of,
     units_of,
 )
-from gridref.faces.xarray.lazy import is_lazy, lazy_virtual_array
+from gridref.faces.xarray.lazy import attributes_now, is_lazy, lazy_virtual_array
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import TimeBase, is_time_like
 from gridref.options import refuses_unknown
@@ -269,8 +269,12 @@ def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
         if array is None:
             arrays[name] = _kept(name, variable, _units(virtual.get(bounds.get(name, ""))))
         else:
-            stored = array.attrs if is_lazy(variable) else {}
-            attrs = {**stored, **_kept_attributes(variable, array)}
+            attrs = _kept_attributes(variable, array)
+            if is_lazy(variable):
+                attrs = attributes_now(variable, array)
+                virtual[name] = array.with_changes(attrs=attrs)
+                told = {"units", "calendar"} - {*array.attrs, *variable.attrs}  # added below
+                attrs = {key: value for key, value in attrs.items() if key not in told}
             arrays[name] = array.with_changes(dims=tuple(map(str, variable.dims)), attrs=attrs)
     parents = {bounded: name for name, bounded in bounds.items()}  # CF conventions, 7.1
     for name, array in arrays.items():
