@@ -362,6 +362,17 @@ def test_native_chunks_are_referenced_in_the_repository(tmp_path: Path) -> None:
     np.testing.assert_array_equal(named["v"][...], values)
 
 
+def test_a_repository_that_is_one_array_has_its_chunks(tmp_path: Path) -> None:
+    path, values = tmp_path / "a.icechunk", np.arange(1, 1201, dtype="i4").reshape(6, 200)
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path)))
+    session = repository.writable_session("main")
+    zarr.create_array(session.store, data=values, chunks=(2, 100))
+    session.commit("an array at the root")
+    for group in (gridref.scan(path), gridref.interchange.from_icechunk(session)):
+        (array,) = group.arrays.values()
+        np.testing.assert_array_equal(array[...], values)
+
+
 def test_former_snapshots_and_tags_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.icechunk"
     first = gridref.interchange.to_icechunk(gridref.scan(MONTHS[0]), path)

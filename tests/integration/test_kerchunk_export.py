@@ -15,6 +15,7 @@ from typing import Any
 
 import fsspec
 import h5py
+import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
@@ -239,6 +240,42 @@ def test_small_arrays_that_were_never_written_read_as_in_h5py(tmp_path: Path) ->
     with h5py.File(tmp_path / "a.h5") as file, opened(document) as group:
         for name in ("crs", "some"):
             np.testing.assert_array_equal(group[name][...], file[name][...])
+
+
+SIXTEEN_BITS = {"id": "fixedscaleoffset", "scale": 100, "offset": 10, "astype": "<i2"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "dtype"),
+    [
+        ([{**SIXTEEN_BITS, "dtype": ">f8"}], ">f8"),
+        ([{"id": "delta", "dtype": ">i4", "astype": "<i2"}], ">i4"),
+        ([{"id": "astype", "encode_dtype": "<f4", "decode_dtype": ">f8"}], ">f8"),
+    ],
+    ids=["fixedscaleoffset", "delta", "astype"],
+)
+def test_filters_have_the_byte_order_of_what_they_filter(
+    filters: list[Any], dtype: str, tmp_path: Path
+) -> None:
+    """Zarr v2 takes what the first filter returns as bytes of the array's dtype."""
+    made = zarr.create_array(
+        tmp_path / "a.zarr", shape=(7, 4), chunks=(3, 4), dtype=dtype, zarr_format=2,
+        filters=[numcodecs.get_codec(each) for each in filters],
+    )  # fmt: skip
+    made[...] = np.arange(28).reshape(7, 4)
+    with opened(to_kerchunk(gridref.scan(tmp_path / "a.zarr"), inline_limit=0)) as group:
+        np.testing.assert_array_equal(group["a"][...], made[...])
+
+
+@pytest.mark.parametrize("orders", [[(2, 1, 0), (2, 1, 0)], [(1, 2, 0), (1, 0, 2)]], ids=["C", "F"])
+def test_several_transpositions_are_one_order_of_elements(orders: Any, tmp_path: Path) -> None:
+    made = zarr.create_array(
+        tmp_path / "a.zarr", shape=(4, 6, 5), chunks=(3, 2, 5), dtype="i4",
+        filters=[zarr.codecs.TransposeCodec(order=order) for order in orders],
+    )  # fmt: skip
+    made[...] = np.arange(120).reshape(4, 6, 5)
+    with opened(to_kerchunk(gridref.scan(tmp_path / "a.zarr"), inline_limit=0)) as group:
+        np.testing.assert_array_equal(group["a"][...], made[...])
 
 
 def test_what_references_cannot_say_can_be_left_out(path: Path) -> None:

@@ -195,11 +195,12 @@ class _Collected:
     async def array(self, path: str, document: Mapping[str, Any]) -> None:
         """Take the chunks of an array."""
         n_kept = 0
+        head = f"{path}/" if path else ""
         async for batch in self.store.array_chunk_iterator(path):
             columns = [column.tolist() for column in (batch[0], batch[1], batch[3], batch[4])]
             rows = zip(batch[2], *columns, strict=True)
             for number, (where, coords, kind, offset, length) in enumerate(rows):
-                key = "/".join([path, "c", *map(str, coords[: len(document["shape"])])])
+                key = head + "/".join(["c", *map(str, coords[: len(document["shape"])])])
                 if kind == _INLINE:
                     self.references[key] = batch[5][number]
                 elif kind == _VIRTUAL:

@@ -580,7 +580,7 @@ def _joined(
 
 _BYTES_FILTERS = {"shuffle", "fletcher32", "zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma"}
 _BYTES_FILTERS.add("grib")  # kerchunk's, which asks eccodes
-_ARRAY_FILTERS = {
+ARRAY_FILTERS = {
     "delta": ("dtype", "astype"),
     "fixedscaleoffset": ("dtype", "astype"),
     "quantize": ("dtype", "astype"),
@@ -648,7 +648,7 @@ def _codecs(
         chain.append(Codec("vlen-utf8"))
         behind = behind[1:]
     else:
-        while behind and behind[0]["id"] in _ARRAY_FILTERS:
+        while behind and behind[0]["id"] in ARRAY_FILTERS:
             codec, dtype = _array_codec(behind.pop(0), dtype)
             chain.append(codec)
         chain.append(bytes_codec(dtype, big_endian=_is_big_endian(dtype)))
@@ -662,9 +662,9 @@ def _array_codec(document: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[Cod
     codec = Codec.of(f"numcodecs.{name}", **settings)
     if name == "packbits":
         return codec, np.dtype(np.uint8)
-    if not _ARRAY_FILTERS[name]:
+    if not ARRAY_FILTERS[name]:
         return codec, dtype
-    taken, made = _ARRAY_FILTERS[name]
+    taken, made = ARRAY_FILTERS[name]
     if np.dtype(settings[taken]) != dtype:
         raise UnsupportedFeatureError(
             f"the filter {name} of {settings[taken]} stands behind {dtype}"

@@ -9,15 +9,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.formats.metadata import attributes_from_json
+from gridref.formats.zarr import ARRAY_FILTERS
 from gridref.model.array import zero_of
 from gridref.model.encoding import BLOSC_SHUFFLES, Codec, element_bytes
 from gridref.model.zarr_metadata import ArrayMetadata, fill_value_to_json
+
+type ByteOrder = Literal["<", ">"]
 
 _SAME_NAME = ("zstd", "gzip", "crc32c", "vlen-utf8")
 
@@ -67,20 +70,15 @@ def _array(metadata: ArrayMetadata, is_complete: bool) -> dict[str, Any]:
     grid = metadata.grid.to_json()
     if grid["name"] != "regular":
         raise NotRepresentableError("its chunks are uneven")
-    order, dtype, filters = "C", metadata.dtype, []
-    for codec in metadata.codecs:
-        if codec.name == "transpose":
-            order = _order(codec)
-        elif codec.name == "bytes":
-            big_endian = codec.configuration.get("endian") == "big"
-            dtype = dtype.newbyteorder(">" if big_endian else "<")
-        else:
-            filters.append(_filter(codec))
+    order, codecs = _order(metadata)
+    endians = [c.configuration.get("endian") for c in codecs if c.name == "bytes"]
+    byte_order: ByteOrder = ">" if "big" in endians else "<"
+    filters = [_filter(codec, byte_order) for codec in codecs if codec.name != "bytes"]
     return {
         "zarr_format": 2,
         "shape": list(metadata.grid.shape),
         "chunks": list(grid["configuration"]["chunk_shape"]),
-        "dtype": _dtype(dtype),
+        "dtype": _dtype(metadata.dtype, byte_order),
         "compressor": None,
         "fill_value": _fill_value(metadata, is_complete),
         "order": order,
@@ -89,15 +87,23 @@ def _array(metadata: ArrayMetadata, is_complete: bool) -> dict[str, Any]:
     }
 
 
-def _order(codec: Codec) -> str:
-    order = list(codec.configuration["order"])
+def _order(metadata: ArrayMetadata) -> tuple[str, list[Codec]]:
+    """The order of elements that the transpositions at the head of a chain mean, and the rest."""
+    codecs, order = list(metadata.codecs), list(range(metadata.grid.ndim))
+    while codecs[0].name == "transpose":
+        order = [order[axis] for axis in codecs.pop(0).configuration["order"]]
+    if order == sorted(order):
+        return "C", codecs
     if order != sorted(order, reverse=True):
         raise NotRepresentableError(f"Zarr v2 does not have the order of axes {order}")
-    return "F"
+    return "F", codecs
 
 
-def _filter(codec: Codec) -> dict[str, Any]:
-    """The numcodecs configuration of a codec."""
+def _filter(codec: Codec, byte_order: ByteOrder) -> dict[str, Any]:
+    """The numcodecs configuration of a codec.
+
+    Filters of arrays get the byte order of the stored elements: Zarr v2 has no other place for it.
+    """
     settings = dict(codec.configuration)
     if codec.name == "blosc":
         shuffle = BLOSC_SHUFFLES.index(settings["shuffle"])
@@ -106,12 +112,16 @@ def _filter(codec: Codec) -> dict[str, Any]:
     name = codec.name.removeprefix("numcodecs.")
     if name == codec.name and name not in _SAME_NAME:
         raise NotRepresentableError(f"Zarr v2 has no codec {name}")
+    for key in ARRAY_FILTERS.get(name, ()):
+        if settings.get(key):
+            settings[key] = np.dtype(settings[key]).newbyteorder(byte_order).str
     return {"id": name, **settings}
 
 
-def _dtype(dtype: np.dtype[Any]) -> Any:
+def _dtype(dtype: np.dtype[Any], byte_order: ByteOrder) -> Any:
     if dtype.kind == "T":
         return "|O"
+    dtype = dtype.newbyteorder(byte_order)
     return dtype.str if dtype.names is None else np.lib.format.dtype_to_descr(dtype)
 
 
