@@ -471,6 +471,31 @@ def test_files_that_are_packed_otherwise(tmp_path: Path) -> None:
     assert_shows_values(catalog, files, decode=True)
 
 
+def two_days(folder: Path, first: int, dtype: str, fill: int, n_chunk: int = 2) -> str:
+    """A file whose values are days, and whose fill value is HDF5's, no attribute."""
+    days = np.arange(first, first + 2.0)
+    storage = {"chunks": (n_chunk,), "fillvalue": fill}
+    v = ("time",), days.astype(dtype), {}, storage
+    path = folder / f"{first}_{dtype[1:]}.h5"
+    return str(write_hdf5(path, {"time": days}, {"v": v}))
+
+
+def test_encodings_that_become_equal_keep_their_places(tmp_path: Path) -> None:
+    later = [(40, "<i4", 0), (60, "<i4", 7), (30, "<i4", 7), (70, "<i4", 0), (20, "<i4", 0)]
+    catalog = gridref.build(two_days(tmp_path, 50, "<i4", 7), tmp_path / "cube", "time")
+    for first, dtype, fill in [*later, (80, ">i4", 0), (90, "<i4", 3)]:
+        catalog = catalog.append(two_days(tmp_path, first, dtype, fill))
+        np.testing.assert_array_equal(catalog["v"][...], catalog["time"][...])
+
+
+def test_what_files_that_are_gone_were_stored_as_is_of_no_account(tmp_path: Path) -> None:
+    files = [two_days(tmp_path, 10, "<i2", -32767), two_days(tmp_path, 20, "<i2", -32767, 1)]
+    catalog = gridref.build(files, tmp_path / "cube", "time")
+    catalog = catalog.replace(files[0], two_days(tmp_path, 10, "<i4", -(2**31) + 1))
+    catalog = catalog.append(two_days(tmp_path, 0, "<i2", -32767))
+    np.testing.assert_array_equal(catalog["v"][...], catalog["time"][...])
+
+
 @pytest.mark.parametrize(("overlap", "n_rows"), [("first", 2), ("keep", 3), ("last", 4)])
 def test_labels_that_overlap(tmp_path: Path, overlap: str, n_rows: int) -> None:
     files = [four_days(tmp_path, f"a{n}", 4 * n) for n in range(3)]

@@ -237,7 +237,8 @@ def grown(
         raise WholeNeededError("spans are cut, left out or in another order")
     old = edges if before is None else before.grid.axes[axis].edges()
     laid, grid = _laid(slabs, combined.grid, axis, old)
-    encodings = _encodings(combined, before)
+    held_encodings = () if before is None else before.encodings
+    encodings = _with_new(held_encodings, combined, combined.blocks.encoding)
     shown = combined.with_changes(grid=grid, encodings=encodings, blocks=NoBlocks(grid.n_chunks))
     new = np.array([span is None for span in slabs])
     if not new.any():
@@ -265,8 +266,7 @@ def is_unchanged(combined: VirtualArray, before: VirtualArray) -> bool:
         and combined.block_source is before.block_source
         and combined.encodings == before.encodings
         and combined.grid.axes == before.grid.axes
-        and combined.dtype == before.dtype
-        and same_scalar(combined.fill_value, before.fill_value, before.dtype)
+        and _is_as_before(combined, before)
         and combined.dims == before.dims
     )
 
@@ -307,8 +307,7 @@ def _check_unchanged(
     """Raise where what the catalog holds would have to be shown otherwise."""
     alike = (
         combined.dims == before.dims
-        and combined.dtype == before.dtype
-        and same_scalar(combined.fill_value, before.fill_value, before.dtype)
+        and _is_as_before(combined, before)
         and all(
             one == other
             for number, (one, other) in enumerate(
@@ -379,12 +378,15 @@ def _laid(
     return tuple(segments), grid
 
 
-def _encodings(combined: VirtualArray, before: VirtualArray | None) -> tuple[Encoding, ...]:
-    """Those of the catalog, in its order, and then new ones: its blocks count into them."""
-    held = () if before is None else before.encodings
-    used = np.unique(combined.blocks.encoding)
-    new = [combined.encodings[i] for i in used.tolist() if i != MISSING_BLOCK]
-    return tuple(dict.fromkeys([*held, *new]))
+def _with_new(
+    held: Sequence[Encoding], combined: VirtualArray, numbers: NDArray[np.integer]
+) -> tuple[Encoding, ...]:
+    """Encodings of the catalog, and then others of a combined array that some blocks have.
+
+    Two of the catalog may have become equal: each keeps its place, as blocks count into them.
+    """
+    used = [combined.encodings[i] for i in np.unique(numbers).tolist() if i != MISSING_BLOCK]
+    return (*held, *dict.fromkeys(each for each in used if each not in held))
 
 
 def on_axes(
@@ -553,11 +555,14 @@ def _reused_encodings(
     becomes: dict[int, Encoding],
     is_new: NDArray[np.bool_],
 ) -> tuple[Encoding, ...]:
-    """What those of before become, in their order, and then those of new blocks alone."""
-    held = [becomes.get(number, own) for number, own in enumerate(before.encodings)]
-    used = np.unique(combined.blocks.encoding[is_new.reshape(-1)]).tolist()
-    new = [combined.encodings[number] for number in used]
-    return (*held, *dict.fromkeys(each for each in new if each not in held))
+    """What those of before become, in their order, and then those of new blocks alone.
+
+    Those that no block has any more may not fit another dtype or fill value: any other one is in
+    their place then.
+    """
+    spare = None if _is_as_before(combined, before) else next(iter(becomes.values()), None)
+    held = [becomes.get(number, spare or own) for number, own in enumerate(before.encodings)]
+    return _with_new(held, combined, combined.blocks.encoding[is_new.reshape(-1)])
 
 
 def _new_blocks(
@@ -582,8 +587,12 @@ def _new_blocks(
 def _is_altered(
     combined: VirtualArray, before: VirtualArray, encodings: tuple[Encoding, ...]
 ) -> bool:
-    return (
-        combined.dtype != before.dtype
-        or encodings[: len(before.encodings)] != before.encodings
-        or not same_scalar(combined.fill_value, before.fill_value, before.dtype)
+    is_alike = encodings[: len(before.encodings)] == before.encodings
+    return not (is_alike and _is_as_before(combined, before))
+
+
+def _is_as_before(combined: VirtualArray, before: VirtualArray) -> bool:
+    """Whether dtype and fill value are those of the catalog."""
+    return combined.dtype == before.dtype and same_scalar(
+        combined.fill_value, before.fill_value, before.dtype
     )
