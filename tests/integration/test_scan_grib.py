@@ -255,26 +255,27 @@ def test_fields_without_a_value(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "packing",
+    ("packing", "bits"),
     [
-        "grid_simple",
-        "grid_ieee",
-        "grid_complex",
-        "grid_complex_spatial_differencing",
-        "grid_ccsds",
-        "grid_jpeg",
+        ("grid_simple", 16),
+        ("grid_ieee", 16),
+        ("grid_complex", 16),
+        ("grid_complex_spatial_differencing", 16),
+        ("grid_jpeg", 16),
+        *(("grid_ccsds", bits) for bits in (1, 8, 16, 17, 31)),
     ],
 )
-def test_packings(tmp_path: Path, packing: str) -> None:
+def test_packings(tmp_path: Path, packing: str, bits: int) -> None:
     one = field(30, 40, shortName="sp")
     one["values"][3:5, 7] = np.nan
-    one["keys"] |= {"packingType": packing, "bitsPerValue": 16}
+    one["keys"] |= {"packingType": packing, "bitsPerValue": bits}
     path = write_grib(tmp_path / "a.grib2", one, field(30, 40, shortName="sp", step=6))
     assert assert_as_in_eccodes(path, gridref.scan(path)) == 2
 
 
-def test_png(tmp_path: Path) -> None:
-    """eccodes reads it, and here does not write it."""
+@pytest.mark.parametrize("bits", [16, 0])
+def test_png(tmp_path: Path, bits: int) -> None:
+    """eccodes does not write it here. GDAL writes images that 0 bits say to ignore."""
     one = field(30, 40, shortName="sp", bitsPerValue=16)
     path = write_grib(tmp_path / "a.grib2", one)
     raw = path.read_bytes()
@@ -282,7 +283,8 @@ def test_png(tmp_path: Path) -> None:
     values = np.frombuffer(raw, ">u2", 1200, data + 5).reshape(30, 40)
     png = imagecodecs.png_encode(values.astype("u2"))
     packing = raw.index(struct.pack(">IBI", 21, 5, 1200))
-    body = raw[16 : packing + 9] + struct.pack(">H", 41) + raw[packing + 11 : data]
+    body = raw[16 : packing + 9] + struct.pack(">H", 41) + raw[packing + 11 : packing + 19]
+    body += bytes([bits]) + raw[packing + 20 : data]
     body += struct.pack(">IB", 5 + len(png), 7) + png + b"7777"
     path.write_bytes(raw[:8] + struct.pack(">Q", 16 + len(body)) + body)
     assert assert_as_in_eccodes(path, gridref.scan(path)) == 1
@@ -356,6 +358,57 @@ def test_grids(tmp_path: Path, sample: str) -> None:
 
 
 @pytest.mark.parametrize("edition", [1, 2])
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (180, 180), (-180, 180), (0, 360)])
+def test_rows_that_end_where_they_begin(
+    tmp_path: Path, edition: int, first: int, last: int
+) -> None:
+    """eccodes writes -180 as 180 in edition 2."""
+    one = field(3, 37, shortName="sp")
+    one["sample"] = f"regular_ll_sfc_grib{edition}"
+    one["keys"]["longitudeOfFirstGridPointInDegrees"] = float(first)
+    one["keys"]["longitudeOfLastGridPointInDegrees"] = float(last)
+    path = write_grib(tmp_path / "a.grib", one)
+    group = gridref.scan(path)
+    assert assert_as_in_eccodes(path, group) == 1
+    assert np.allclose(np.diff(group["surface"].arrays["longitude"][...]), 10)
+
+
+@pytest.mark.parametrize("edition", [1, 2])
+@pytest.mark.parametrize(("first", "last"), [(0, 90), (330, 60), (10, 40)])
+def test_rows_of_fewer_points_that_are_no_circle(
+    tmp_path: Path, edition: int, first: int, last: int
+) -> None:
+    """As in the octants of the World Area Forecast System."""
+    keys = {
+        "Nj": 4,
+        "pl": [5, 4, 3, 2],
+        "jScansPositively": 1,
+        "jDirectionIncrementInDegrees": 10.0,
+    }
+    corners = {"latitudeOfFirstGridPointInDegrees": 0.0, "latitudeOfLastGridPointInDegrees": 30.0}
+    corners |= {"longitudeOfFirstGridPointInDegrees": float(first)}
+    corners |= {"longitudeOfLastGridPointInDegrees": float(last)}
+    count = {"numberOfDataPoints": 14} if edition == 2 else {}
+    one = message(np.arange(14.0), f"reduced_ll_sfc_grib{edition}", **keys, **corners, **count)
+    path = write_grib(tmp_path / "a.grib", one)
+    group = gridref.scan(path)
+    if last > first:  # eccodes goes west from the others
+        assert assert_as_in_eccodes(path, group) == 1
+    (place,) = variables(group)
+    longitude = group[place.rpartition("/")[0]].arrays["longitude"][...]
+    assert longitude[[0, 4, 5, 8]] == pytest.approx([first, last % 360] * 2)
+
+
+@pytest.mark.parametrize(
+    ("sample", "mode"), [("regular_ll_sfc_grib2", 0x48), ("reduced_gg_pl_32_grib2", 0x10)]
+)
+def test_scanning_modes_that_are_not_read(tmp_path: Path, sample: str, mode: int) -> None:
+    path = write_grib(tmp_path / "a.grib2", message(sample=sample, scanningMode=mode))
+    with pytest.raises(UnsupportedFeatureError, match="scanning mode"):
+        gridref.scan(path)
+
+
+@pytest.mark.parametrize("edition", [1, 2])
 def test_rotated_gaussian_grids(tmp_path: Path, edition: int) -> None:
     """Their rows are those of the reduced grid, whose places eccodes turns back; not these."""
     path = write_grib(tmp_path / "a.grib", message(sample=f"rotated_gg_ml_grib{edition}"))
@@ -411,6 +464,85 @@ def test_names_by_all_that_a_field_is(tmp_path: Path, case: str) -> None:
     expected = [{key: about[key] for key in keys} for about in fields_of(path)]
     assert sorted(told, key=str) == sorted(expected, key=str)
     assert UNNAMED not in {each["shortName"] for each in told}
+
+
+@pytest.mark.parametrize(
+    ("indicator", "unit", "place", "step"),
+    [
+        (3, 3, "surface/avg_672h/t2m", 59 * 24),  # from one month to two after January 1
+        (6, 1, "surface/avg_6h/t2m", -6),
+        (7, 1, "surface/avg_18h/t2m", 6),
+    ],
+)
+def test_windows_of_edition_1(
+    tmp_path: Path, indicator: int, unit: int, place: str, step: int
+) -> None:
+    first, second = (1, 2) if unit == 3 else (12, 6)
+    keys = {"indicatorOfParameter": 167, "dataDate": 20230101, "dataTime": 0}
+    keys |= {"unitOfTimeRange": unit, "P1": first, "P2": second, "timeRangeIndicator": indicator}
+    path = write_grib(tmp_path / "a.grib", message(None, "regular_ll_sfc_grib1", **keys))
+    group = gridref.scan(path)
+    assert [*variables(group)] == [place]
+    assert group[place.rpartition("/")[0]].arrays["step"][...].tolist() == [step * 3600]
+
+
+_MEMBER = {"productDefinitionTemplateNumber": 1, "numberOfForecastsInEnsemble": 3}
+_MEMBER |= {"perturbationNumber": 1, "shortName": "sp"}
+_LOCAL = {"setLocalDefinition": 1, "shortName": "sp"}
+
+
+@pytest.mark.parametrize(
+    ("sample", "keys"),
+    [
+        ("regular_ll_sfc_grib2", [_MEMBER | {"typeOfEnsembleForecast": kind} for kind in (2, 3)]),
+        ("regular_ll_sfc_grib2", [_LOCAL | {"expver": version} for version in ("0001", "0002")]),
+        ("regular_ll_sfc_grib1", [{"shortName": "sp", "type": kind} for kind in ("an", "fc")]),
+    ],
+)
+def test_fields_that_are_not_told_apart_are_refused(
+    tmp_path: Path, sample: str, keys: list[dict[str, Any]]
+) -> None:
+    """Members moved up and down by one number, versions, and an analysis beside its forecast."""
+    path = write_grib(tmp_path / "a.grib", *(message(None, sample, **each) for each in keys))
+    with pytest.raises(UnsupportedFeatureError, match="is not told apart from it"):
+        gridref.scan(path)
+
+
+def test_members_beside_a_field_of_no_ensemble_are_refused(tmp_path: Path) -> None:
+    fields = [field(shortName="sp"), field(**_MEMBER), field(shortName="2t")]
+    path = write_grib(tmp_path / "a.grib", *fields)
+    with pytest.raises(UnsupportedFeatureError, match="members of an ensemble, and others"):
+        gridref.scan(path)
+    group = gridref.scan(path, on_unsupported="skip")
+    assert [*variables(group)] == ["heightAboveGround/t2m"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "units"),
+    [
+        (112, "depthBelowLandLayer", "cm"),
+        (111, "depthBelowLand", "cm"),
+        (101, "isobaricLayer", "kPa"),
+    ],
+)
+def test_levels_of_edition_1_have_their_own_units(
+    tmp_path: Path, kind: int, level: str, units: str
+) -> None:
+    keys = {"indicatorOfParameter": 139, "indicatorOfTypeOfLevel": kind}
+    one, other = (
+        message(None, "regular_ll_sfc_grib1", **keys, topLevel=top, bottomLevel=top + 9)
+        for top in (7, 28)
+    )
+    path = write_grib(tmp_path / "a.grib", one, other)
+    group = gridref.scan(path)
+    assert group[level].arrays[level].attrs["units"] == units
+    soil = {"typeOfFirstFixedSurface": 106, "scaleFactorOfFirstFixedSurface": 2}
+    soil |= {"scaledValueOfFirstFixedSurface": 7}
+    if kind == 111:
+        after = write_grib(tmp_path / "b.grib", message(None, "regular_ll_sfc_grib2", **soil))
+        path.write_bytes(path.read_bytes() + after.read_bytes())
+        with pytest.raises(UnsupportedFeatureError, match="states depthBelowLand in other units"):
+            gridref.scan(path)
 
 
 def test_windows_whose_end_never_was_computed(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@
 that is cut after the field. The result is float32, NaN where the bitmap has holes, rows in the
 order of scanning. ``gridref.grib_places`` makes latitudes or longitudes out of a grid section.
 
-IEEE floats are decoded by numpy, JPEG 2000 by imagecodecs, and all other packings by gribberish. It
-gets a message of ours for each field: the packed data as they are, on a plain grid of as many
-points. So its memory is bounded by the shape of the chunk, and it sees no grid or product of
-strangers.
+IEEE floats are decoded by numpy, JPEG 2000 and CCSDS by imagecodecs, and all other packings by
+gribberish. It gets a message of ours for each field: the packed data as they are, on a plain grid
+of as many points. So its memory is bounded by the shape of the chunk, and it sees no grid or
+product of strangers.
 
 Sources: WMO Manual on Codes I.2, FM 92 GRIB, edition 1 and edition 2.
 """
@@ -36,7 +36,7 @@ VALUES, PLACES = "gridref.grib", "gridref.grib_places"
 """Names of the codecs."""
 PACKINGS = {0, 2, 3, 4, 40, 41, 42}
 """Templates 5.N that are decoded: simple, complex, differences, IEEE, JPEG 2000, PNG, CCSDS."""
-_IEEE, _JPEG2000, _PNG, _MOST_BITS = 4, 40, 41, 32
+_IEEE, _JPEG2000, _PNG, _CCSDS, _MOST_BITS = 4, 40, 41, 42, 32
 _END = b"7777"
 _SAME_BITMAP, _NO_BITMAP = 254, 255
 
@@ -234,8 +234,10 @@ def _decoded(field: PackedField, n_points: int) -> NDArray[np.float64]:
     template = int.from_bytes(field.packing[9:11], "big")
     if template == _IEEE:
         return _with_holes(_floats(field, n_values), there)
-    if template == _JPEG2000 and field.packing[19] and n_values:
-        return _with_holes(_pixels(field, n_values), there)
+    if template in _IMAGES and not (field.packing[19] and n_values):  # whatever image is there
+        return _with_holes(np.full(n_values, _reference(field)), there)
+    if template in _INTEGERS:
+        return _with_holes(_scaled(_INTEGERS[template](field, n_values), field), there)
     try:
         values = gribberish.parse_grib_array(_plain_message(field, n_points, n_values), 0)
     except BaseException as error:  # a panic of Rust is no Exception
@@ -255,18 +257,57 @@ def _floats(field: PackedField, n_values: int) -> NDArray[np.float64]:
     return np.frombuffer(field.data, dtype, n_values).astype(np.float64)
 
 
-def _pixels(field: PackedField, n_values: int) -> NDArray[np.float64]:
-    """Values of a JPEG 2000 image. On damaged ones, the decoder of gribberish may not end."""
+def _reference(field: PackedField) -> float:
+    (reference,) = struct.unpack(">f", field.packing[11:15])
+    return float(reference)
+
+
+def _scaled(packed: NDArray[Any], field: PackedField) -> NDArray[np.float64]:
+    """Values of packed integers."""
+    scale = 2.0 ** signed(field.packing[15:17])
+    values: NDArray[np.float64] = packed * scale + _reference(field)
+    return values * 10.0 ** -signed(field.packing[17:19])
+
+
+def _pixels(field: PackedField, n_values: int) -> NDArray[Any]:
+    """Integers of a JPEG 2000 image. On damaged ones, the decoder of gribberish may not end."""
     try:
         pixels = imagecodecs.jpeg2k_decode(bytes(field.data), numthreads=1)
     except Exception as error:  # whatever it raises of a damaged one
         raise MessageError(f"its JPEG 2000 image cannot be decoded: {error}") from error
     if pixels.size != n_values:
         raise MessageError(f"its image has {pixels.size} pixels, expected {n_values}")
-    (reference,) = struct.unpack(">f", field.packing[11:15])
-    scale = 2.0 ** signed(field.packing[15:17])
-    values: NDArray[np.float64] = pixels.reshape(-1) * scale + reference
-    return values * 10.0 ** -signed(field.packing[17:19])
+    return np.asarray(pixels.reshape(-1))
+
+
+def _samples(field: PackedField, n_values: int) -> NDArray[Any]:
+    """Integers of CCSDS (template 5.42): gribberish computes in 32 bits, and refuses 1 bit."""
+    if len(field.packing) < 25:
+        raise MessageError("its packing is cut off")
+    bits, _, flags, block, *rsi = field.packing[19:25]
+    width = 1 << (bits > 8) << (bits > 16)  # bytes of a sample, never 3 of them
+    n_bytes = -(-n_values // max(block, 1)) * block * width
+    try:
+        raw = imagecodecs.aec_decode(
+            bytes(field.data),
+            bitspersample=bits,
+            flags=flags & ~_THREE_BYTES | _BIG_ENDIAN,
+            blocksize=block,
+            rsi=int.from_bytes(bytes(rsi), "big"),
+            out=n_bytes,
+        )
+    except Exception as error:  # whatever it raises of damaged data
+        raise MessageError(f"its CCSDS data cannot be decoded: {error}") from error
+    if len(raw) < n_values * width:
+        raise MessageError(f"its CCSDS data end after {len(raw)} bytes")
+    return np.frombuffer(raw, f">u{width}", n_values)
+
+
+_THREE_BYTES, _BIG_ENDIAN = 2, 4
+"""Flags of libaec: AEC_DATA_3BYTE, AEC_DATA_MSB."""
+_INTEGERS = {_JPEG2000: _pixels, _CCSDS: _samples}
+_IMAGES = {_PNG, *_INTEGERS}
+"""Packings whose values are all the reference value if they have 0 bits."""
 
 
 def _bits(field: PackedField, n_points: int) -> NDArray[np.bool_] | None:

@@ -51,6 +51,10 @@ _EARTHS = {
 
 I_NEGATIVE, J_POSITIVE, J_CONSECUTIVE, ALTERNATING = 0x80, 0x40, 0x20, 0x10
 """Bits of the scanning mode, flag table 3.4."""
+_OFFSET = 0x0F
+"""Bits of rows that begin half a step later, or have a point less."""
+_WHOLE = 0.1
+"""So many degrees may rounding take from a whole circle."""
 DEGREES = ("regular_ll", "regular_gg")
 """Grids whose axes are latitudes and longitudes."""
 
@@ -168,7 +172,7 @@ class Grid:
             rows = self._parallels() if self.n_gaussian else self._reduced_rows()
             lengths = np.array(self.row_lengths)
             within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            longitudes = self.first[1] + within * np.repeat(360 / np.maximum(lengths, 1), lengths)
+            longitudes = self.first[1] + within * np.repeat(self._steps(lengths), lengths)
             y, x = np.repeat(rows, lengths), longitudes % 360
         else:
             y, x = np.meshgrid(*self.axes(), indexing="ij")
@@ -203,13 +207,27 @@ class Grid:
     def _reduced_rows(self) -> Floats:
         return np.linspace(self.first[0], self.last[0], len(self.row_lengths))
 
+    def _steps(self, lengths: NDArray[np.int64]) -> Floats:
+        """Degrees between the points of each row of a reduced grid.
+
+        Rows of degrees that are no whole circle go from the first to the last longitude, as those
+        of the World Area Forecast System do.
+        """
+        span = (self.last[1] - self.first[1]) % 360
+        if self.n_gaussian or span + 360 / lengths.max() > 360 - _WHOLE:
+            return 360 / np.maximum(lengths, 1)
+        return span / np.maximum(lengths - 1, 1)
+
     def _meridians(self, n_columns: int) -> Floats:
         """Monotonic; from 0 to 360 where the grid does not cross 0."""
         first, last = self.first[1], self.last[1]
+        is_circle = first == last and n_columns > 1  # its last column repeats the first one
         if self.scanning & I_NEGATIVE:
-            last -= 360 if last > first else 0
-        elif last < first:
+            last -= 360 if last > first or is_circle else 0
+        elif last < first or (is_circle and first):
             first -= 360
+        elif is_circle:
+            last += 360
         return np.linspace(first, last, n_columns)
 
 
@@ -263,6 +281,10 @@ def read_grid(section: bytes, edition: int) -> Grid:
         grid = _read_2(section) if edition == 2 else _read_1(section)
     except IndexError as error:
         raise GridError("its section is cut off") from error
+    offsets = _OFFSET if edition == 2 else 0
+    turned = I_NEGATIVE | J_CONSECUTIVE | ALTERNATING if grid.row_lengths else 0
+    if grid.scanning & (offsets | turned):
+        raise UnknownGridError(f"its scanning mode {grid.scanning:#x} is not read on such a grid")
     if min(grid.shape) < 1:
         raise GridError(f"it has the shape {grid.shape}")
     return grid

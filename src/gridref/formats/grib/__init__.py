@@ -88,6 +88,7 @@ _ABOUT: dict[str, dict[str, Any]] = {
     | {"standard_name": "time", "long_name": "time", "_FillValue": np.int64(np.iinfo("i8").min)},
 }
 _SOIL = {"units": "m", "positive": "down", "long_name": "soil depth", "standard_name": "depth"}
+_SOIL_1 = _SOIL | {"units": "cm"}
 _PRESSURE = {"positive": "down", "standard_name": "air_pressure", "long_name": "pressure"}
 _LEVELS: dict[str, dict[str, Any]] = {
     "depthBelowLand": _SOIL,
@@ -109,6 +110,12 @@ _LEVELS: dict[str, dict[str, Any]] = {
     "isobaricLayer": _PRESSURE | {"units": "hPa"},
 }
 """Attributes of levels, as cfgrib has them."""
+_LEVELS_1 = _LEVELS | {
+    "depthBelowLand": _SOIL_1,
+    "depthBelowLandLayer": _SOIL_1,
+    "isobaricLayer": _PRESSURE | {"units": "kPa"},
+}
+"""Those of edition 1: its numbers are in the units of code table 3."""
 
 type _Labels = tuple[int | None, int, int, float | None]
 """Number, time, step and level."""
@@ -132,6 +139,7 @@ class _Group:
     """The variables of a group."""
 
     level: str
+    about_level: Mapping[str, Any]
     grid: GridArrays
     variables: dict[str, _Variable] = field(default_factory=dict)
 
@@ -223,11 +231,15 @@ def _sort(each: Field, product: Product, grid: GridArrays, n_grid: int, found: _
     name = parameter.variable.replace("/", "_")
     above = (*([f"grid_{n_grid}"] if n_grid else []), level)
     labels = (product.number, product.time, product.step, _level_label(product, level))
+    about_level = (_LEVELS_1 if product.edition == 1 else _LEVELS).get(level, {"long_name": level})
     known, path = each, ""
     for window in _windows(product):
         at = (*above, *window, *_kinds(product))
         path = f"/{'/'.join(at)}/{name}"
-        group = found.groups.setdefault(at, _Group(level, grid))
+        group = found.groups.setdefault(at, _Group(level, about_level, grid))
+        if group.about_level != about_level:
+            found.refuse(path, f"its edition {product.edition} states {level} in other units")
+            return
         variable = group.variables.setdefault(name, _Variable(parameter, product, grid))
         if variable.parameter != parameter:
             names = f"{variable.parameter.name} and {parameter.name}"
@@ -237,7 +249,7 @@ def _sort(each: Field, product: Product, grid: GridArrays, n_grid: int, found: _
         if known is each:
             return
     where = f"the field at byte {each.offset} has the labels of that at {known.offset}"
-    if known.product == product:
+    if known.mark == each.mark:
         why = f"{where} again, the first one is taken"
         found.findings.note(path, Fate.SKIPPED, why)
     else:
@@ -305,6 +317,11 @@ def _kinds(product: Product) -> list[str]:
 
 
 def _built(path: tuple[str, ...], group: _Group, found: _Sorted) -> VirtualGroup:
+    for name, variable in list(group.variables.items()):
+        if None in (members := variable.labels(0)) and len(members) > 1:
+            reason = "some of its fields are members of an ensemble, and others are of none"
+            found.refuse(f"/{'/'.join(path)}/{name}", reason)
+            del group.variables[name]
     axes = _axes(group)
     arrays: dict[str, VirtualArray] = {}
     used: set[str] = set()
@@ -323,7 +340,7 @@ def _built(path: tuple[str, ...], group: _Group, found: _Sorted) -> VirtualGroup
         arrays[name] = _array(variable, group.level, own, found.source)
         used |= own.keys()
         found.findings.note(place, Fate.TAKEN)
-    coordinates = {dim: _coordinate(dim, axes[dim], group.level) for dim in axes if dim in used}
+    coordinates = {dim: _coordinate(dim, axes[dim], group) for dim in axes if dim in used}
     if used:
         coordinates["valid_time"] = _valid_times(axes["time"], axes["step"])
     return VirtualGroup({**coordinates, **group.grid.arrays, **arrays} if used else {})
@@ -420,10 +437,9 @@ def _about_variable(variable: _Variable, level: str, has_levels: bool) -> dict[s
     return attrs
 
 
-def _coordinate(dim: str, labels: Iterable[Any], level: str) -> VirtualArray:
-    if dim == level:
-        values = np.array(list(labels), "f8")
-        return VirtualArray.from_numpy(values, (dim,), _LEVELS.get(level, {"long_name": level}))
+def _coordinate(dim: str, labels: Iterable[Any], group: _Group) -> VirtualArray:
+    if dim == group.level:
+        return VirtualArray.from_numpy(np.array(list(labels), "f8"), (dim,), group.about_level)
     return VirtualArray.from_numpy(np.array(list(labels), "i8"), (dim,), _ABOUT[dim])
 
 

@@ -9,6 +9,7 @@ Source: WMO Manual on Codes I.2, FM 92 GRIB, edition 1 and edition 2.
 
 from __future__ import annotations
 
+import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class Field:
         What it is; the error that says why it is not known.
     claim
         Compared with the message when it is read, if only an index file says what it is; else 0.
+    mark
+        A number for all that its headers say but for the grid: equal for a field that is repeated.
     """
 
     offset: int
@@ -59,6 +62,7 @@ class Field:
     grid: bytes
     product: Product | MessageError
     claim: int = 0
+    mark: int = 0
 
 
 def walk(file: ScanFile, head: bytes, max_fields: int, starts: Sequence[int] = ()) -> list[Field]:
@@ -159,6 +163,11 @@ def read_message(window: Window, at: int) -> tuple[int, list[Field]]:
     return stop, fields
 
 
+def mark_of(identification: bytes, product: bytes = b"", local: bytes = b"") -> int:
+    """See `Field.mark`."""
+    return zlib.crc32(local, zlib.crc32(product, zlib.crc32(identification)))
+
+
 # Edition 2
 
 
@@ -216,12 +225,16 @@ def _fields_2(window: Window, at: int, stop: int, discipline: int) -> Iterator[F
             if length > limits().header_bytes:
                 raise MessageError(beyond("header_bytes", f"section {number} has {length} bytes"))
             held[number] = window.take(place, length)
+        elif number == 2:
+            held[number] = window.take(place, min(length, _LOCAL_BYTES))
         elif number == 7:
             if any(needed not in held for needed in (1, 3, 4, 5)):
                 raise MessageError("a section is missing")
             n_found += 1
             product = _product_2(discipline, held)
-            yield Field(at, (end if end < stop - 4 else stop) - at, 2, held[3], product)
+            mark = mark_of(held[1], held[4], held.get(2, b""))
+            n_bytes = (end if end < stop - 4 else stop) - at
+            yield Field(at, n_bytes, 2, held[3], product, mark=mark)
     if end != stop - 4 or not n_found:
         raise MessageError("its sections do not fill it")
 
@@ -258,9 +271,12 @@ def _field_1(window: Window, at: int, stop: int) -> Field:
     data = window.take(place, 11) if place + 15 <= stop else b""
     if not data:
         raise MessageError("its data are missing")
-    if data[3] & 0x60:  # spherical harmonics are told by the grid
-        what = MessageError("it has second-order packing, which is not decoded")
-    return Field(at, stop - at, 1, grid, what)
+    if data[3] & 0x70:  # spherical harmonics are told by the grid
+        kind = (
+            "second-order packing" if data[3] & 0x40 else f"a packing with the flags {data[3]:#x}"
+        )
+        what = MessageError(f"it has {kind}, which is not decoded")
+    return Field(at, stop - at, 1, grid, what, mark=mark_of(product))
 
 
 def _huge_length(window: Window, at: int, length: int) -> int:

@@ -29,6 +29,7 @@ from gridref.formats.grib.header import (
     Field,
     Header,
     Window,
+    mark_of,
     read_header,
     read_message,
     walk,
@@ -242,7 +243,7 @@ def _claimed(series: Hashable, entry: Entry) -> Field | None:
         return None
     claim = claim_of(like.discipline, told[0], like.grid, told[1])
     product = product_2(like.discipline, *told)
-    return Field(entry.offset, entry.length, 2, like.grid, product, claim)
+    return Field(entry.offset, entry.length, 2, like.grid, product, claim, mark_of(*told))
 
 
 def _read(window: Window, entry: Entry, series: Hashable) -> list[Field]:

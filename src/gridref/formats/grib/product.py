@@ -50,7 +50,9 @@ _ECMWF = 98
 _STEP_TYPES = dict(
     enumerate(("avg", "accum", "max", "min", "diff", "rms", "sd", "cov", "sdiff", "ratio"))
 ) | {10: "stdanom", 11: "sum", 100: "severity", 101: "mode"}
-_STEP_TYPES_1 = {2: "range", 3: "avg", 4: "accum", 5: "diff"}
+_STEP_TYPES_1 = {2: "range", 3: "avg", 4: "accum", 5: "diff", 6: "avg", 7: "avg"}
+_SIGNS_1 = {6: (-1, -1), 7: (-1, 1)}
+"""Code table 5: averages that begin, or also end, before the reference time."""
 
 _PLAIN = {0: 0, 1: 0, 2: 0, 5: 0, 6: 0, 8: 0, 9: 0, 10: 0, 11: 0, 12: 0, 60: 0, 61: 0}
 _CHEMICAL = dict.fromkeys((40, 41, 42, 43), 2)
@@ -424,15 +426,17 @@ def product_1(section: bytes) -> Product:
         "bottomLevel": section[11] if is_layer else value,
         "timeRangeIndicator": indicator,
     }
-    window, step_type, ends = None, "instant", first
+    begins, step_type, ends = None, "instant", first
     if indicator == 10:
         ends = 256 * first + second
     elif indicator in _STEP_TYPES_1:
-        ends, step_type = second, _STEP_TYPES_1[indicator]
-        window = _seconds(second - first, unit, _UNITS_1, start)
+        of_begin, of_end = _SIGNS_1.get(indicator, (1, 1))
+        ends, step_type = of_end * second, _STEP_TYPES_1[indicator]
+        begins = _seconds(of_begin * first, unit, _UNITS_1, start)
     elif indicator not in (0, 1):
         step_type = f"range_{indicator}"
         ends = first
+    step = _seconds(ends, unit, _UNITS_1, start)
     return Product(
         edition=1,
         centre=section[4],
@@ -442,8 +446,8 @@ def product_1(section: bytes) -> Product:
         level=float(section[10]) if is_layer else float(value),
         bottom=float(section[11]) if is_layer else None,
         time=int(start.timestamp()),
-        step=_seconds(ends, unit, _UNITS_1, start),
-        window=window,
+        step=step,
+        window=None if begins is None else step - begins,
         step_type=step_type,
         number=_member_1(section),
     )
