@@ -132,6 +132,10 @@ _DOCUMENT = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
       <QUANTIFICATION_VALUES_LIST>
         <BOA_QUANTIFICATION_VALUE unit="none">10000</BOA_QUANTIFICATION_VALUE>
       </QUANTIFICATION_VALUES_LIST>
+      <BOA_ADD_OFFSET_VALUES_LIST>
+        <BOA_ADD_OFFSET band_id="1">-1000</BOA_ADD_OFFSET>
+        <BOA_ADD_OFFSET band_id="8">-900</BOA_ADD_OFFSET>
+      </BOA_ADD_OFFSET_VALUES_LIST>
     </Product_Image_Characteristics>
   </n1:General_Info>
 </n1:Level-{level}_User_Product>

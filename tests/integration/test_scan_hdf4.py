@@ -127,7 +127,20 @@ def assert_same_attrs(attrs: Any, expected: dict[str, Any]) -> None:
 def test_real_files(path: Path) -> None:
     group = gridref.scan(path, on_unsupported="skip")
     assert_as_in_pyhdf(path, group, lambda name: group.arrays[name][...])
-    assert not any(finding.fate is Fate.SKIPPED for finding in group.report)
+    skipped = {finding.reason for finding in group.report if finding.fate is Fate.SKIPPED}
+    assert skipped <= {"raster images are not read"}
+
+
+@pytest.mark.parametrize(
+    ("name", "images"),
+    [
+        ("grtdfi322", ["/Image_array_5", "/Raster Image #0"]),
+        ("IMCOMP", ["/Raster-Image-2", "/Raster-Image-3"]),
+    ],
+)
+def test_images_are_listed_in_the_report(shared_data: Path, name: str, images: list[str]) -> None:
+    report = gridref.scan(shared_data / f"formats/hdf4/HDFGroup__hdf4__{name}.hdf").report
+    assert [finding.path for finding in report if finding.fate is Fate.SKIPPED] == images
 
 
 @pytest.mark.parametrize("view", ["native", "portable"])

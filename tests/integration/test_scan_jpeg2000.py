@@ -411,6 +411,8 @@ def test_a_product(
     group = gridref.scan(target)
     assert group.attrs["PROCESSING_LEVEL"] == f"Level-{level}"
     assert group.attrs["SPECIAL_VALUE_NODATA"] == "0"
+    assert group.attrs["BOA_ADD_OFFSET_B02"] == "-1000"
+    assert group.attrs["BOA_ADD_OFFSET_B8A"] == "-900"
     moment = np.timedelta64(int(group["time"][...]), "us") + np.datetime64(0, "s")
     assert moment == np.datetime64("2023-06-01T10:50:31.024")
     own = {"x", "y", "band", "spatial_ref"}

@@ -33,6 +33,9 @@ from gridref.model.scan_report import Fate
 _BAND = re.compile(r"[^/]*_([A-Z][A-Z0-9]{2})(?:_\d+m)?")
 _LEVELS = ("1C", "2A")
 _START = "PRODUCT_START_TIME"
+_OFFSETS = {"Radiometric_Offset_List", "BOA_ADD_OFFSET_VALUES_LIST"}
+_BANDS = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B10", "B11", "B12")
+"""By ``band_id``."""
 _FACTS = {"Product_Info", "Special_Values", "QUANTIFICATION_VALUES_LIST"}
 
 
@@ -148,6 +151,11 @@ def _facts(root: ET.Element) -> dict[str, str]:
     """What the metadata says in single words, under its names."""
     facts: dict[str, str] = {}
     for part in root.iter():
+        if part.tag in _OFFSETS:
+            bands = {str(number): band for number, band in enumerate(_BANDS)}
+            for each in part:
+                band = each.get("band_id", "")
+                facts[f"{each.tag}_{bands.get(band, band)}"] = (each.text or "").strip()
         if part.tag in _FACTS:
             leaves = {each.tag: (each.text or "").strip() for each in part if not len(each)}
             if part.tag == "Special_Values":

@@ -35,6 +35,7 @@ from gridref.formats.hdf4.datasets import (
     Contents,
     Dataset,
     Table,
+    images_of,
     read_datasets,
     read_old_datasets,
     values_of,
@@ -94,6 +95,8 @@ class _Scan:
         unlimited = defaultdict[str, set[str]](set)
         for name, error in contents.refused:
             self._findings.refuse(f"/{name}", error)
+        for name in images_of(self._stored.elements, contents.groups):
+            self._findings.note(f"/{name}", Fate.SKIPPED, "raster images are not read")
         for group, name, dataset in with_distinct_names(map(structures.placed, contents.datasets)):
             array = self._array(f"/{group}/{name}" if group else f"/{name}", dataset)
             if array is not None:

@@ -481,6 +481,17 @@ def _table(ref: int, cursor: Cursor) -> Table:
     return Table(ref, cursor.text(), cursor.text(), n_rows, row_bytes, interlace == 1, fields)
 
 
+_IMAGE, _IMAGE_TAGS = "RI0.0", (306, 302, 202, 203, 204)
+"""Class of images, and tags of those before it: groups, and images of one byte by coding."""
+
+
+def images_of(elements: Elements, groups: Mapping[int, Group]) -> list[str]:
+    """The names of the raster images of a file."""
+    named = [group.name for group in groups.values() if group.kind == _IMAGE]
+    listed = (elements.of_tag(tag) for tag in _IMAGE_TAGS)
+    return named or [f"Raster-Image-{ref}" for ref in next(filter(None, listed), [])]
+
+
 def rows_dtype(table: Table) -> np.dtype[Any]:
     """A row as an element: the value of its only field, or a compound of all."""
     if table.by_field and len(table.fields) > 1 and table.n_rows > 1:
