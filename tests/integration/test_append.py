@@ -1030,7 +1030,10 @@ def test_events(months: list[Path], tmp_path: Path) -> None:
     assert_shows(cube, months[:4])
 
 
-def test_events_go_on_in_a_file_that_was_rotated(months: list[Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_longer", [False, True])
+def test_events_go_on_in_a_file_that_was_rotated(
+    months: list[Path], tmp_path: Path, is_longer: bool
+) -> None:
     built(months[:1], tmp_path / "cube")
     events = tmp_path / "events.txt"
     events.write_text(f"{months[0]}\n{months[1]}\n")
@@ -1039,7 +1042,9 @@ def test_events_go_on_in_a_file_that_was_rotated(months: list[Path], tmp_path: P
         assert len(done.appended) == 1
         if done.appended == (str(months[2]),):
             raise KeyboardInterrupt
-        events.write_text(f"{months[2]}\n")
+        if is_longer:
+            events.rename(tmp_path / "events.1")
+        events.write_text(f"{months[2]}\n" * (1 + 3 * is_longer))
 
     with pytest.raises(KeyboardInterrupt):
         watch(tmp_path / "cube", events=events, every_seconds=0, on_round=rotate)

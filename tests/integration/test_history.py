@@ -197,6 +197,11 @@ def test_what_is_tagged_or_no_more_the_last_is_not_amended(
     with pytest.raises(CatalogConflictError, match="cannot amend snapshot"):
         mine.append(months[3])
     assert_shows(tmp_path / "cube", months[:3])
+    late = gridref.open_catalog(tmp_path / "cube").amend()
+    gridref.open_catalog(tmp_path / "cube").tag("v2")
+    with pytest.raises(CatalogConflictError, match="tagged by now"):
+        late.append(months[3])
+    assert_shows(gridref.open_catalog(tmp_path / "cube", snapshot="v2"), months[:3])
 
 
 @pytest.fixture

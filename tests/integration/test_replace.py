@@ -16,7 +16,15 @@ import gridref
 from gridref.errors import CombineError, InvalidRequestError, SourceUnavailableError
 from tests.by_name import by_name
 from tests.command import run_command
-from tests.integration.archives import assert_shows, built, files_in, month, steps, write_tile
+from tests.integration.archives import (
+    assert_shows,
+    built,
+    files_in,
+    month,
+    steps,
+    write_hdf5,
+    write_tile,
+)
 from tests.integration.test_ragged_archives import write_drifter
 
 
@@ -75,6 +83,36 @@ def test_files_left_out(months: list[Path], tmp_path: Path, gone: list[int]) -> 
     assert_shows(tmp_path / "cube", left)
     with pytest.raises(InvalidRequestError, match="would remove every file"):
         after.remove(left)
+
+
+@pytest.mark.parametrize("overlap", ["first", "last", "keep"])
+@pytest.mark.parametrize("number", range(3))
+def test_files_that_overlap_others_stay_in_their_places(
+    tmp_path: Path, overlap: str, number: int
+) -> None:
+    def write(number: int, version: int = 0) -> Path:
+        days = np.arange(3.0 * number, 3 * number + 5)
+        v = ("time",), days + 1000 * number + 100 * version
+        return write_hdf5(tmp_path / f"{number}.h5", {"time": days}, {"v": v})
+
+    files = [write(n) for n in range(3)]
+    options = by_name(concat_dim="time", overlap=overlap)
+    catalog = gridref.build(files, tmp_path / "cube", **options)
+    write(number, 1)
+    whole = gridref.build(files, tmp_path / "whole", **options)
+    np.testing.assert_array_equal(catalog.refresh()["v"][...], whole["v"][...])
+
+
+def test_a_file_around_others_is_not_taken_out_with_them(tmp_path: Path) -> None:
+    days = [np.arange(10.0), np.arange(3.0, 6)]
+    files = [
+        write_hdf5(tmp_path / f"{n}.h5", {"time": own}, {"v": (("time",), own + 100 * n)})
+        for n, own in enumerate(days)
+    ]
+    last = by_name(concat_dim="time", overlap="last")
+    catalog = gridref.build(files, tmp_path / "cube", **last)
+    with pytest.raises(InvalidRequestError, match="it is in several places"):
+        catalog.remove(files[0])
 
 
 def test_something_is_left_in_every_calendar(tmp_path: Path) -> None:

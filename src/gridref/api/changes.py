@@ -829,20 +829,24 @@ def _uses(
     constants: list[str] = []
     for path, array in group.all_arrays().items():
         rows = group.chunks(path, columns=["source", "start", "stop"])
+        rows = rows.filter(pc.is_valid(rows.column("source")))
         sources = rows.column("source").cast("string")
         for file in files:
-            mine = rows.filter(pc.fill_null(pc.equal(sources, file), False))
-            if not len(mine):
+            is_mine = np.asarray(pc.equal(sources, file))
+            if not is_mine.any():
                 continue
             if dim not in array.dims:
                 constants.append(path)
                 continue
             axis = array.dims.index(dim)
             starts, stops = (
-                np.asarray(pc.list_element(mine.column(name), axis)) for name in ("start", "stop")
+                np.asarray(pc.list_element(rows.column(name), axis)) for name in ("start", "stop")
             )
             edges = array.grid.axes[axis].edges()
-            found[file].add(_whole_blocks(edges, int(starts.min()), int(stops.max())))
+            first, last = int(starts[is_mine].min()), int(stops[is_mine].max())
+            found[file].add(_whole_blocks(edges, first, last))
+            others = np.flatnonzero(~is_mine & (starts < last) & (stops > first))
+            found[file].update(zip(starts[others].tolist(), stops[others].tolist(), strict=True))
     for file, elements in found.items():
         if len(elements) != 1:
             reason = "it is in several places" if elements else "it is not in the catalog"

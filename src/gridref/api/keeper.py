@@ -65,9 +65,14 @@ class Keeper:
                     Place(source=self.url),
                 )
             wanted = change(base)
-            if self.amends is not None and isinstance(wanted, Change):
-                return replace(wanted, amends=True)
-            return wanted
+            if self.amends is None or not isinstance(wanted, Change):
+                return wanted
+            if self.amends in base.root.tags.values():  # by somebody, in the meantime
+                raise CatalogConflictError(
+                    f"cannot amend snapshot {self.amends}: it is tagged by now",
+                    Place(source=self.url),
+                )
+            return replace(wanted, amends=True)
 
         self.base = commit(self.access(), amending, self.base)
         return self.base

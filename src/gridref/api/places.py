@@ -99,8 +99,8 @@ def arranged(
         What is known of the labels of the catalog: those of files that go before or after all of
         them are compared with these, and no others are read.
     without
-        Elements of the catalog that are left out, half-open. Where there are any, groups without
-        labels take their places, in order.
+        Elements of the catalog that are left out, half-open. Where there are any, groups take
+        their places, in order, if they have no labels, or labels that are among the others.
     """
     check_choice("at", at, ("label", "start", "end"))
     if dim in ends and not without:
@@ -278,7 +278,7 @@ def _place(
     if theirs is None or new is None or not new.size or not theirs.size:
         return _Place(there)
     try:
-        place = _place_by_label(theirs, decoded_values(dim, read(new), new))
+        place = _place_by_label(theirs, decoded_values(dim, read(new), new), there)
     except TypeError:  # labels that cannot be compared: a problem that combining tells
         return _Place(there, in_order=False)
     if at == "label":
@@ -286,7 +286,7 @@ def _place(
     return _Place(there, 0, place.in_order and place.cut == there)
 
 
-def _place_by_label(theirs: NDArray[Any], mine: NDArray[Any]) -> _Place:
+def _place_by_label(theirs: NDArray[Any], mine: NDArray[Any], otherwise: int) -> _Place:
     falls = len(theirs) > 1 and bool(theirs[-1] < theirs[0])
     follows = operator.lt if falls else operator.gt
     mine = np.sort(mine)[:: -1 if falls else 1]
@@ -296,7 +296,7 @@ def _place_by_label(theirs: NDArray[Any], mine: NDArray[Any]) -> _Place:
     fits = cut == len(theirs) or bool(follows(theirs[cut], mine[-1]))
     fits = fits and (cut == 0 or bool(follows(mine[0], theirs[cut - 1])))
     rank = _Falling(mine[0]) if falls else mine[0]
-    return _Place(cut if fits else len(theirs), rank, fits and sorted_)
+    return _Place(cut if fits else otherwise, rank, fits and sorted_)
 
 
 class _Falling:

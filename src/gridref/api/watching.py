@@ -84,14 +84,17 @@ class _Events:
     """The files that were named so far, by whole lines."""
 
     path: Path
+    file: tuple[int, int] = (0, 0)
     n_bytes: int = 0
     named: dict[str, None] = field(default_factory=dict)
 
     def __call__(self) -> Sequence[str]:
         try:
             with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size < self.n_bytes:
+                stat = os.fstat(file.fileno())
+                if stat.st_size < self.n_bytes or (stat.st_dev, stat.st_ino) != self.file:
                     self.n_bytes = 0  # it was rotated
+                self.file = stat.st_dev, stat.st_ino
                 file.seek(self.n_bytes)
                 lines = file.read().rpartition(b"\n")
         except FileNotFoundError:
