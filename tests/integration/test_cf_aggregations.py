@@ -177,7 +177,7 @@ def test_unique_values_are_repeated(tmp_path: Path) -> None:
     assert group["word"][...].tolist() == [["first"] * 4] * 3 + [["second"] * 4] * 5
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])
 def test_unique_values_that_were_never_written_are_missing(tmp_path: Path, dtype: str) -> None:
     numbers = np.ma.array([[7, 0, 9]], mask=[[0, 1, 0]], dtype=dtype)
     given: dict[str, Any] = {"identifiers": None, "attrs": {}, "edges": ((2,), (1, 2, 1))}

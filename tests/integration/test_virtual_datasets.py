@@ -227,6 +227,19 @@ def test_files_say_which_dimensions_grow_and_which_coordinates_belong_where(tmp_
     assert "coordinates" not in without["a"].attrs
 
 
+def test_a_multi_index_is_refused_by_its_name(tmp_path: Path) -> None:
+    values = xr.Dataset(
+        {"v": (("y", "x"), np.arange(6.0).reshape(2, 3))}, {"y": [1, 2], "x": range(3)}
+    )
+    values.to_netcdf(tmp_path / "a.nc")
+    stacked = gridref.open_virtual_dataset(tmp_path / "a.nc").stack(z=("y", "x"))
+    with pytest.raises(InvalidRequestError, match=r"'z' .*MultiIndex.*reset_index"):
+        stacked.gridref.to_group()
+    stacked.reset_index("z").gridref.save(tmp_path / "cube.gridref")
+    with xr.open_dataset(tmp_path / "cube.gridref") as kept:
+        xr.testing.assert_equal(kept.load(), values.stack(z=("y", "x")).reset_index("z"))
+
+
 FILES = 3
 
 

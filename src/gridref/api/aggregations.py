@@ -419,8 +419,8 @@ def _is_missing(values: NDArray[Any], array: VirtualArray) -> NDArray[np.bool_]:
     """Where values are declared to be missing, or were never written."""
     declared = [array.attrs.get(name) for name in ("_FillValue", "missing_value")]
     fills = [item for fill in declared if fill is not None for item in np.ravel(fill).tolist()]
-    if values.dtype.kind in "iu" and not fills:
-        fills = [DEFAULT_FILLS[values.dtype.newbyteorder("=")]]
+    if values.dtype.kind in "iuf" and not fills:
+        fills = [DEFAULT_FILLS.get(values.dtype.newbyteorder("="), np.nan)]
     missing = np.isin(values, fills) if fills else np.zeros(values.shape, bool)
     return missing | (values != values) if values.dtype.kind == "f" else missing
 

@@ -338,6 +338,13 @@ def _kept(name: str, variable: xr.Variable, units: Mapping[str, Any]) -> Virtual
             f"variable {name!r} is not virtual, and not yet read: {variable.nbytes} bytes would be"
             " kept by value; load() it to say so, or open it with gridref.open_virtual_dataset"
         )
+    try:
+        xr.conventions.ensure_not_multiindex(variable, name)
+    except NotImplementedError as error:
+        raise InvalidRequestError(
+            f"variable {name!r} belongs to a MultiIndex, which no file can hold: reset_index() or"
+            " unstack() first"
+        ) from error
     dims = tuple(map(str, variable.dims))
     original = _original(name, variable)
     if original is not None:
