@@ -688,7 +688,7 @@ def test_yes_reaches_the_layouts_within_each_kind(tmp_path: Path) -> None:
     done = gridref.build(tmp_path / "*.nc", catalog, layout="first")
     (told,) = [line for line in done.report.lines if line.startswith("the variables are in groups")]
     assert (
-        told.partition("(")[2] == "m, tos): xarray opens one with group='m', all with open_datatree"
+        told.partition("(")[2] == "m, tos): xarray opens one with group='m', all with open_groups"
     )
     with xr.open_dataset(catalog, group="m") as ds:
         assert set(ds.data_vars) == {"m"}

@@ -1125,6 +1125,18 @@ def test_groups_choose_what_filter_by_keys_does(tmp_path: Path) -> None:
     xr.testing.assert_equal(lazy[fields].load(), above[fields].load())
 
 
+def test_times_that_are_valid_together_and_begin_apart(tmp_path: Path) -> None:
+    """As reanalyses have an analysis beside a forecast that began earlier."""
+    rain = {"productDefinitionTemplateNumber": 8, "typeOfStatisticalProcessing": 1}
+    rain |= {"shortName": "tp", "stepRange": "5-6"}
+    surface = field(shortName="sp", dataDate=20240102, dataTime=600)
+    path = write_grib(tmp_path / "a.grib2", surface, field(dataDate=20240102, dataTime=0, **rain))
+    assert not gridref.scan(path).arrays
+    groups = xr.open_groups(path, engine="gridref")
+    hours = {name: groups[name].time.dt.hour.values for name in ("/surface", "/surface/accum_1h")}
+    assert hours == {"/surface": [6], "/surface/accum_1h": [0]}
+
+
 def test_windows_become_a_dimension(tmp_path: Path) -> None:
     catalog = gridref.open_catalog(rain(tmp_path))
     hours = (1, 3)

@@ -71,7 +71,7 @@ def group_line(group: VirtualGroup) -> list[str]:
     if held or not group.groups:
         return []
     names = [*group.groups]
-    way = f"xarray opens one with group={names[0]!r}, all with open_datatree"
+    way = f"xarray opens one with group={names[0]!r}, all with open_groups"
     return [f"the variables are in groups ({some_of(names)}): {way}"]
 
 

@@ -194,11 +194,12 @@ def _shared_times(groups: Iterable[VirtualGroup]) -> dict[str, VirtualArray]:
     An archive is placed by them, also where some of its files lack a group.
     """
     held = [group.arrays for group in groups if group.arrays]
-    manifests = [arrays["valid_time"].manifests[0] for arrays in held]
-    times = {own.inline for own in manifests if isinstance(own, ChunkManifest)}
-    if len(times) != 1:
-        return {}
-    return {name: held[0][name] for name in ("time", "step", "valid_time")}
+    names = ("time", "step", "valid_time")  # times that are valid together may begin apart
+    manifests = [[arrays[name].manifests[0] for name in names] for arrays in held]
+    times = {
+        tuple(own.inline for own in each if isinstance(own, ChunkManifest)) for each in manifests
+    }
+    return {name: held[0][name] for name in names} if len(times) == 1 else {}
 
 
 # Sorting fields
