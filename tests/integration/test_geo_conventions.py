@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 import rasterio
 import rasterio.merge as merging
+import rasterio.shutil
 import xarray as xr
+import zarr
 
 import gridref
+from gridref.api.readable import reader_for
 from gridref.faces.http import create_app
 from gridref.model.array import VirtualGroup
 from gridref.serve.conventions import with_conventions
@@ -23,6 +26,7 @@ from tests.integration.test_mosaics import OPTIONS, TILES, write_tile
 from tests.uvicorn_server import running
 
 zarr_cm = pytest.importorskip("zarr_cm")
+READ = reader_for().read
 
 
 @pytest.fixture
@@ -89,14 +93,14 @@ def test_rioxarray_needs_no_configuration(site: str) -> None:
 def test_systems_without_a_code_are_spelled_out(tmp_path: Path) -> None:
     crs = "+proj=laea +lat_0=10 +lon_0=20 +datum=WGS84 +units=m"
     tile = write_tile(tmp_path / "a.tif", 0, 0, (16, 16), crs=crs)
-    attrs = with_conventions(gridref.scan(tile)).attrs
+    attrs = with_conventions(gridref.scan(tile), READ).attrs
     assert "proj:code" not in attrs
     assert rasterio.crs.CRS.from_wkt(attrs["proj:wkt2"]) == rasterio.crs.CRS.from_string(crs)
 
 
 def test_groups_without_a_place_stay_as_they_are(sample_data: Path) -> None:
     group: VirtualGroup = gridref.scan(sample_data / "daily_2023-01.nc")
-    assert with_conventions(group) is group
+    assert with_conventions(group, READ) is group
 
 
 def test_arrays_of_groups_without_a_place_are_not_made() -> None:
@@ -112,4 +116,37 @@ def test_arrays_of_groups_without_a_place_are_not_made() -> None:
         items = values
 
     group = VirtualGroup(Unmade(tas=None, lat=None))
-    assert with_conventions(group) is group
+    assert with_conventions(group, READ) is group
+
+
+def check_places(group: Any) -> None:
+    """Check that every pixel is where its labels are."""
+    shown = zarr.open_group(gridref.open_store(group), mode="r")
+    with xr.open_dataset(group, engine="gridref") as ds:
+        name = next(str(name) for name in ds.data_vars if ds[name].ndim > 1)
+        for attrs in (shown.attrs, shown[name].attrs):
+            transform = rasterio.Affine(*attrs["spatial:transform"])
+            rows, columns = np.indices(attrs["spatial:shape"]) + 0.5
+            x, y = transform @ (columns, rows)
+            np.testing.assert_allclose(x, np.broadcast_to(ds["x"], x.shape), rtol=1e-9)
+            np.testing.assert_allclose(
+                y, np.broadcast_to(ds["y"].values[:, None], y.shape), rtol=1e-9
+            )
+
+
+def test_what_is_joined_or_selected_is_where_its_labels_are(tmp_path: Path) -> None:
+    rows = [write_tile(tmp_path / f"{n}.tif", 40 * n, 0, (40, 32), nodata=0) for n in range(2)]
+    gridref.build(rows[::-1], tmp_path / "rows.gridref", "y")
+    check_places(tmp_path / "rows.gridref")
+    virtual = gridref.open_virtual_dataset(rows[0])
+    part = virtual.isel(x=slice(3, None, 2), y=slice(None, 2, -1))
+    part.gridref.save(tmp_path / "part.gridref")
+    check_places(tmp_path / "part.gridref")
+
+
+def test_rows_that_gdal_writes_from_south_to_north(tmp_path: Path) -> None:
+    image = write_tile(tmp_path / "image.tif", 0, 0, (16, 24), nodata=0)
+    rasterio.shutil.copy(image, tmp_path / "image.nc", driver="netCDF")
+    with xr.open_dataset(tmp_path / "image.nc") as ds:
+        assert ds["y"][0] < ds["y"][-1]
+    check_places(gridref.scan(tmp_path / "image.nc"))

@@ -244,7 +244,8 @@ def copy(
         check_choice("shards", shards, ("auto", "none"))
     group = open_group(catalog, storage_options, allow, snapshot)
     content = _content_of(group)
-    group = _chosen(with_conventions(with_shown_names(group, IN_ZARR)), arrays)
+    read = reader_for(storage_options).read
+    group = _chosen(with_conventions(with_shown_names(group, IN_ZARR), read), arrays)
     _refuse_foreign_types(group)
     url = absolute_url(target)
     place = _target_at(url, to, storage_options)

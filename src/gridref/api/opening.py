@@ -162,5 +162,6 @@ def open_space(
     from gridref.serve.object_reader import ObjectReader
     from gridref.serve.objects import KeySpace
 
-    shown = with_conventions(with_shown_names(group, IN_ZARR))
-    return KeySpace(shown, options), ObjectReader(reader_for(storage_options))
+    reader = reader_for(storage_options)
+    shown = with_conventions(with_shown_names(group, IN_ZARR), reader.read)
+    return KeySpace(shown, options), ObjectReader(reader)

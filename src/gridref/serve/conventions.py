@@ -1,7 +1,9 @@
 """Describe the position of georeferenced groups in Zarr conventions.
 
 Input is a group whose arrays have a CF grid mapping with a ``GeoTransform``. Output is the same
-group with the attributes of the conventions added.
+group with the attributes of the conventions added. Where labels say that pixels are elsewhere,
+they count: arrays may have been selected from or joined, and GDAL writes the rows of NetCDF files
+from south to north under a transform that goes the other way.
 
 Sources: the Zarr conventions "proj", "spatial" and "multiscales" v0.1
 (https://github.com/zarr-conventions), made by the package ``zarr-cm``; GDAL's ``GeoTransform``.
@@ -9,12 +11,19 @@ Sources: the Zarr conventions "proj", "spatial" and "multiscales" v0.1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gridref.model.array import VirtualGroup
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import GridrefError
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import authority_code, geotransform, text_of, wkt_of
+
+type Read = Callable[[VirtualArray, Any], NDArray[Any]]
+"""Reads a selection of an array."""
 
 _MAPPINGS = (
     "spatial_ref",
@@ -92,38 +101,46 @@ class _Place:
         return shown
 
 
-def with_conventions(group: VirtualGroup) -> VirtualGroup:
+def with_conventions(group: VirtualGroup, read: Read) -> VirtualGroup:
     """Add the attributes of Zarr conventions to the georeferenced parts of a group.
 
     A part is georeferenced if its arrays have a grid mapping with a ``GeoTransform``, called as
     GDAL, rioxarray or CF do. Levels of a pyramid say it in the ``multiscales`` attribute, too.
+
+    Parameters
+    ----------
+    read
+        Reads labels of rows and columns.
     """
-    if not any(_place_of(part) for _, part in group.walk()):
-        return group
-    return _described(group)
+    places = {
+        path: place for path, part in group.walk() if (place := _place_of(part, read)) is not None
+    }
+    return _described(group, places, "") if places else group
 
 
-def _described(group: VirtualGroup) -> VirtualGroup:
-    groups = {name: _described(below) for name, below in group.groups.items()}
+def _described(group: VirtualGroup, places: Mapping[str, _Place], path: str) -> VirtualGroup:
+    head = f"{path}/" if path else ""
+    groups = {name: _described(part, places, head + name) for name, part in group.groups.items()}
     attrs, arrays = dict(group.attrs), dict(group.arrays)
-    place = _place_of(group)
+    place = places.get(path)
     if place is not None:
         attrs = place.attributes(attrs)
         for name, array in group.arrays.items():
             if array.dims[-2:] == (place.y, place.x):
                 arrays[name] = array.with_changes(attrs=place.attributes(array.attrs))
     if isinstance(attrs.get("multiscales"), Mapping):
-        attrs["multiscales"] = _placed_levels(attrs["multiscales"], group)
+        attrs["multiscales"] = _placed_levels(attrs["multiscales"], places, path)
     return group.with_changes(attrs=attrs, arrays=arrays, groups=groups)
 
 
-def _placed_levels(pyramid: Mapping[str, Any], group: VirtualGroup) -> dict[str, Any]:
+def _placed_levels(
+    pyramid: Mapping[str, Any], places: Mapping[str, _Place], path: str
+) -> dict[str, Any]:
     """The entry of each level, with the position of its pixels."""
     levels = []
     for level in pyramid.get("layout", []):
-        path = str(level.get("asset", "")).rpartition("/")[0]
-        part = group.groups.get(path) if path else group
-        place = None if part is None else _place_of(part)
+        below = str(level.get("asset", "")).rpartition("/")[0]
+        place = places.get("/".join(filter(None, (path, below))))
         placed = (
             {}
             if place is None
@@ -136,7 +153,7 @@ def _placed_levels(pyramid: Mapping[str, Any], group: VirtualGroup) -> dict[str,
     return {**pyramid, "layout": levels}
 
 
-def _place_of(group: VirtualGroup) -> _Place | None:
+def _place_of(group: VirtualGroup, read: Read) -> _Place | None:
     """The position of a group's arrays; None if nothing gives it.
 
     Arrays of a catalog are made when they are asked for: only a group with a grid mapping, which
@@ -151,5 +168,50 @@ def _place_of(group: VirtualGroup) -> _Place | None:
             if text_of(array.attrs, "grid_mapping") == name and array.ndim >= 2:
                 x0, a, b, y0, d, e = numbers  # GDAL's order
                 (y, x), (rows, columns) = array.dims[-2:], array.shape[-2:]
+                if not b and not d:
+                    along_x = _along(group.arrays.get(x), (x0, a), read)
+                    along_y = _along(group.arrays.get(y), (y0, e), read)
+                    if along_x is None or along_y is None:
+                        return None
+                    (x0, a), (y0, e) = along_x, along_y
                 return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), wkt_of(mapping))
     return None
+
+
+_SAME_PIXEL = 0.25
+"""How far, in pixels, labels may be off a transform that means the same pixels."""
+_CUT_PIXEL = 0.5
+"""The same of the last label: of an overview, it is the middle of a cut pixel."""
+_EVEN = 0.05
+"""How far, in pixels, evenly spaced labels may be off their places, by rounding."""
+_UNITS = ("", "m", "metre", "metres", "meter", "meters", "1")
+
+
+def _along(
+    labels: VirtualArray | None, stated: tuple[float, float], read: Read
+) -> tuple[float, float] | None:
+    """Where the first pixel of an axis begins, and the step to the next; None if it is uneven.
+
+    It is what is stated, if no label says another. Packed labels are not looked at, nor those in
+    other units than a transform.
+    """
+    units = "" if labels is None else text_of(labels.attrs, "units")
+    is_plain = units in _UNITS or units.startswith("degree")
+    if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iuf" or not is_plain:
+        return stated
+    n_labels = labels.shape[0]
+    if not n_labels or {"scale_factor", "add_offset"} & labels.attrs.keys():
+        return stated
+    places = np.unique(np.clip([0, 1, n_labels - 2, n_labels - 1], 0, n_labels - 1))
+    try:
+        ends = read(labels, (places,)).astype(np.float64)
+    except GridrefError:
+        return stated  # whoever reads the array gets the error
+    begin, step = stated
+    off = np.abs(ends - (begin + (places + 0.5) * step)) / abs(step or 1.0)
+    if (off[:-1] <= _SAME_PIXEL).all() and off[-1] <= _CUT_PIXEL:
+        return stated
+    if n_labels > 1:
+        step = (ends[-1] - ends[0]) / (n_labels - 1)
+    is_even = np.abs(ends - (ends[0] + places * step)).max() <= _EVEN * abs(step)
+    return (float(ends[0] - 0.5 * step), float(step)) if is_even and step else None

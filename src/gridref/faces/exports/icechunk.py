@@ -226,7 +226,7 @@ def to_icechunk(
     if not isinstance(catalog, VirtualGroup):
         catalog = open_catalog(catalog, storage_options=storage_options)
     reader = reader_for(storage_options)
-    export = Export.of(as_zarr(catalog), _TARGET, reader, inline_limit, materialize)
+    export = Export.of(as_zarr(catalog, reader), _TARGET, reader, inline_limit, materialize)
     if materialize is not True:
         export.refuse()
     if announce is not None:

@@ -200,7 +200,7 @@ def to_kerchunk(
     if zarr_format not in _TARGETS:
         raise InvalidRequestError(Message(Option("zarr_format", zarr_format), " must be 2 or 3"))
     reader = reader or reader_for(storage_options)
-    export = Export.of(as_zarr(group), _TARGETS[zarr_format], reader, inline_limit)
+    export = Export.of(as_zarr(group, reader), _TARGETS[zarr_format], reader, inline_limit)
     refs: dict[str, Reference] = {}
     refused, by_value = export.refused, {**export.reasons, **_archived(export)}
     for name in [name for name in export.views if name not in refused]:

@@ -203,9 +203,9 @@ class Export:
                 yield from threads.map(read, some)
 
 
-def as_zarr(group: VirtualGroup) -> VirtualGroup:
+def as_zarr(group: VirtualGroup, reader: Reader) -> VirtualGroup:
     """A group with the names and the attributes under which it is shown as Zarr."""
-    return with_conventions(with_shown_names(group, IN_ZARR))
+    return with_conventions(with_shown_names(group, IN_ZARR), reader.read)
 
 
 def refuse(references: str, reasons: Mapping[str, str], instead: str = "write a catalog") -> None:

@@ -364,7 +364,8 @@ class Site:
         self, name: str, address: str, group: VirtualGroup, version: Source | None, pinned: str = ""
     ) -> ServedCatalog:
         shown_as = shown_names(group, IN_ADDRESSES)
-        named = with_conventions(with_shown_names(group, IN_ADDRESSES))
+        named = with_shown_names(group, IN_ADDRESSES)
+        named = with_conventions(named, self.reader.reader.read)
         spaces = {view: KeySpace(named, self.options.view(view)) for view in VIEWS}
         kept = group if isinstance(group, CatalogGroup) else None
         return ServedCatalog(
