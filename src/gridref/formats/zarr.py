@@ -579,6 +579,7 @@ def _joined(
 
 
 _BYTES_FILTERS = {"shuffle", "fletcher32", "zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma"}
+_BYTES_FILTERS |= {"crc32", "crc32c", "adler32", "jenkins_lookup3"}
 _BYTES_FILTERS.add("grib")  # kerchunk's, which asks eccodes
 ARRAY_FILTERS = {
     "delta": ("dtype", "astype"),

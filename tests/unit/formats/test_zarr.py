@@ -169,7 +169,7 @@ def test_version_2_compressors(tmp_path, compressor):
     )
 
 
-ARRAY_FILTERS = {
+FILTERS = {
     "delta": [numcodecs.Delta("<i4")],
     "delta of fewer bytes": [numcodecs.Delta("<i4", astype="<i2")],
     "delta of big-endian integers": [numcodecs.Delta(">i4")],
@@ -181,14 +181,18 @@ ARRAY_FILTERS = {
     "astype": [numcodecs.AsType("<i2", "<f8")],
     "bitround": [numcodecs.BitRound(5)],
     "packbits": [numcodecs.PackBits()],
+    "crc32": [numcodecs.CRC32()],
+    "crc32c": [numcodecs.CRC32C()],
+    "adler32": [numcodecs.Adler32()],
+    "jenkins_lookup3": [numcodecs.JenkinsLookup3()],
 }
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("compressor", [None, numcodecs.Zlib()], ids=["plain", "zlib"])
-@pytest.mark.parametrize("name", ARRAY_FILTERS)
-def test_version_2_filters_of_arrays(tmp_path, name, compressor, order):
-    filters = ARRAY_FILTERS[name]
+@pytest.mark.parametrize("name", FILTERS)
+def test_version_2_filters(tmp_path, name, compressor, order):
+    filters = FILTERS[name]
     config = filters[0].get_config()
     dtype = config.get("dtype", config.get("decode_dtype", "<f4"))
     values = VALUES % 3 == 0 if name == "packbits" else VALUES.astype(dtype)
