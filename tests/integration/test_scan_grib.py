@@ -211,6 +211,18 @@ def test_members_of_an_ensemble_are_a_dimension(tmp_path: Path) -> None:
     assert assert_as_in_eccodes(path, group) == 3
 
 
+@pytest.mark.parametrize("edition", [1, 2])
+def test_members_of_an_ensemble_whose_size_is_not_stated(tmp_path: Path, edition: int) -> None:
+    keys = {"productDefinitionTemplateNumber": 1, "numberOfForecastsInEnsemble": 0}
+    if edition == 1:
+        keys = {"setLocalDefinition": 1, "localDefinitionNumber": 1, "totalNumber": 0}
+    one = message(None, f"regular_ll_sfc_grib{edition}", **keys, number=7)
+    path = write_grib(tmp_path / "a.grib", one)
+    group = gridref.scan(path)
+    assert group["surface"].arrays["number"][...].tolist() == [7]
+    assert assert_as_in_eccodes(path, group) == 1
+
+
 def test_xarray_decodes_times(tmp_path: Path) -> None:
     path = write_grib(
         tmp_path / "a.grib2", field(shortName="sp", dataDate=20240229, dataTime=0, step=30)

@@ -207,7 +207,7 @@ def product_2(discipline: int, identification: bytes, section: bytes) -> Product
     level = _level(surfaces, "First")
     bottom = _level(surfaces, "Second") if surfaces["typeOfSecondFixedSurface"] != 255 else None
     more: dict[str, object] = {"kind": _kind(template, octets, keys)}
-    if template in _ENSEMBLES and octets.at(37) != 0:
+    if template in _ENSEMBLES and (octets.at(37) or 0 < octets.at(36) < 255):  # not of no ensemble
         more["number"] = octets.at(36)
     if template in _INTERVALS:
         more |= _interval(octets, _INTERVALS[template], keys, start, begins)
@@ -466,9 +466,9 @@ def _member_1(section: bytes) -> int | None:
     if _ECMWF not in (section[4], section[25]) or len(section) < 51:
         return None
     n_bytes = _MEMBERS.get(section[40], 0)
-    if n_bytes == 1 and section[50] in (0, 1):  # of no ensemble
-        return None
-    return int.from_bytes(section[49 : 49 + n_bytes], "big") if n_bytes else None
+    number = int.from_bytes(section[49 : 49 + n_bytes], "big") if n_bytes else None
+    is_of_none = n_bytes == 1 and number == 0 and section[50] in (0, 1)
+    return None if is_of_none else number
 
 
 # Names of parameters and levels
