@@ -11,15 +11,16 @@ Sources: the Zarr conventions "proj", "spatial" and "multiscales" v0.1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
 from gridref.model.conventions import authority_code, geotransform, text_of, wkt_of
 
 type Read = Callable[[VirtualArray, Any], NDArray[Any]]
@@ -110,37 +111,65 @@ def with_conventions(group: VirtualGroup, read: Read) -> VirtualGroup:
     Parameters
     ----------
     read
-        Reads labels of rows and columns.
+        Reads labels of rows and columns, when an attribute is first looked at.
     """
-    places = {
-        path: place for path, part in group.walk() if (place := _place_of(part, read)) is not None
+    parts = {
+        path: _Part(part, *plane, read) for path, part in group.walk() if (plane := _plane_of(part))
     }
-    return _described(group, places, "") if places else group
+    return _described(group, parts, "") if parts else group
 
 
-def _described(group: VirtualGroup, places: Mapping[str, _Place], path: str) -> VirtualGroup:
+class _Attributes(Mapping[str, Any]):
+    """Attributes that are made when they are first looked at."""
+
+    def __init__(self, make: Callable[[], Mapping[str, Any]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Mapping[str, Any]:
+        return self._make()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+type _Parts = Mapping[str, _Part]
+"""The georeferenced groups by path."""
+
+
+def _described(group: VirtualGroup, parts: _Parts, path: str) -> VirtualGroup:
     head = f"{path}/" if path else ""
-    groups = {name: _described(part, places, head + name) for name, part in group.groups.items()}
-    attrs, arrays = dict(group.attrs), dict(group.arrays)
-    place = places.get(path)
-    if place is not None:
-        attrs = place.attributes(attrs)
-        for name, array in group.arrays.items():
-            if array.dims[-2:] == (place.y, place.x):
-                arrays[name] = array.with_changes(attrs=place.attributes(array.attrs))
-    if isinstance(attrs.get("multiscales"), Mapping):
-        attrs["multiscales"] = _placed_levels(attrs["multiscales"], places, path)
+    groups = {name: _described(each, parts, head + name) for name, each in group.groups.items()}
+    part = parts.get(path)
+    if part is None and "multiscales" not in group.attrs:
+        return group.with_changes(groups=groups)
+    arrays = group.arrays if part is None else LazyArrays(group.arrays, part.described)
+    attrs = _Attributes(partial(_attributes, group.attrs, parts, path))
     return group.with_changes(attrs=attrs, arrays=arrays, groups=groups)
 
 
-def _placed_levels(
-    pyramid: Mapping[str, Any], places: Mapping[str, _Place], path: str
-) -> dict[str, Any]:
+def _attributes(attrs: Mapping[str, Any], parts: _Parts, path: str) -> Mapping[str, Any]:
+    """Those of a group, and what the conventions say."""
+    if path in parts:
+        attrs = parts[path].attributes(attrs)
+    if isinstance(attrs.get("multiscales"), Mapping):
+        attrs = {**attrs, "multiscales": _placed_levels(attrs["multiscales"], parts, path)}
+    return attrs
+
+
+def _placed_levels(pyramid: Mapping[str, Any], parts: _Parts, path: str) -> dict[str, Any]:
     """The entry of each level, with the position of its pixels."""
     levels = []
     for level in pyramid.get("layout", []):
         below = str(level.get("asset", "")).rpartition("/")[0]
-        place = places.get("/".join(filter(None, (path, below))))
+        part = parts.get("/".join(filter(None, (path, below))))
+        place = None if part is None else part.place
         placed = (
             {}
             if place is None
@@ -153,29 +182,54 @@ def _placed_levels(
     return {**pyramid, "layout": levels}
 
 
-def _place_of(group: VirtualGroup, read: Read) -> _Place | None:
-    """The position of a group's arrays; None if nothing gives it.
+def _plane_of(group: VirtualGroup) -> tuple[VirtualArray, VirtualArray] | None:
+    """The first grid mapping with a ``GeoTransform``, and an array that names it; None without.
 
     Arrays of a catalog are made when they are asked for: only a group with a grid mapping, which
     its name tells, is looked at.
     """
     for name in _MAPPINGS:
-        numbers = geotransform(group.arrays[name].attrs) if name in group.arrays else None
-        if numbers is None:
-            continue
-        mapping = group.arrays[name].attrs
-        for array in group.arrays.values():
-            if text_of(array.attrs, "grid_mapping") == name and array.ndim >= 2:
-                x0, a, b, y0, d, e = numbers  # GDAL's order
-                (y, x), (rows, columns) = array.dims[-2:], array.shape[-2:]
-                if not b and not d:
-                    along_x = _along(group.arrays.get(x), (x0, a), read)
-                    along_y = _along(group.arrays.get(y), (y0, e), read)
-                    if along_x is None or along_y is None:
-                        return None
-                    (x0, a), (y0, e) = along_x, along_y
-                return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), wkt_of(mapping))
+        if name in group.arrays and geotransform(group.arrays[name].attrs) is not None:
+            for array in group.arrays.values():
+                if text_of(array.attrs, "grid_mapping") == name and array.ndim >= 2:
+                    return group.arrays[name], array
     return None
+
+
+class _Part:
+    """A georeferenced group, by a grid mapping and an array whose rows and columns it is for."""
+
+    def __init__(
+        self, group: VirtualGroup, mapping: VirtualArray, array: VirtualArray, read: Read
+    ) -> None:
+        self._arrays, self._mapping, self._read = group.arrays, mapping.attrs, read
+        self._dims, self._shape = array.dims[-2:], array.shape[-2:]
+
+    @cached_property
+    def place(self) -> _Place | None:
+        """The position of its pixels; None where rows or columns are not evenly spaced."""
+        numbers = geotransform(self._mapping)
+        assert numbers is not None
+        x0, a, b, y0, d, e = numbers  # GDAL's order
+        (y, x), (rows, columns) = self._dims, self._shape
+        if not b and not d:
+            along_x = _along(self._arrays.get(x), (x0, a), self._read)
+            along_y = _along(self._arrays.get(y), (y0, e), self._read)
+            if along_x is None or along_y is None:
+                return None
+            (x0, a), (y0, e) = along_x, along_y
+        return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), wkt_of(self._mapping))
+
+    def attributes(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Attributes of the group or an array, and what the conventions say."""
+        return attrs if self.place is None else self.place.attributes(attrs)
+
+    def described(self, name: str) -> VirtualArray:
+        """An array with its attributes, if it has rows and columns."""
+        array = self._arrays[name]
+        if array.dims[-2:] != self._dims:
+            return array
+        return array.with_changes(attrs=self.attributes(array.attrs))
 
 
 _SAME_PIXEL = 0.25
