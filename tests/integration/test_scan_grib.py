@@ -385,12 +385,8 @@ def test_rows_that_end_where_they_begin(
     assert np.allclose(np.diff(group["surface"].arrays["longitude"][...]), 10)
 
 
-@pytest.mark.parametrize("edition", [1, 2])
-@pytest.mark.parametrize(("first", "last"), [(0, 90), (330, 60), (10, 40)])
-def test_rows_of_fewer_points_that_are_no_circle(
-    tmp_path: Path, edition: int, first: int, last: int
-) -> None:
-    """As in the octants of the World Area Forecast System."""
+def octant(edition: int, first: int, last: int) -> dict[str, Any]:
+    """A message as in the octants of the World Area Forecast System."""
     keys = {
         "Nj": 4,
         "pl": [5, 4, 3, 2],
@@ -401,7 +397,15 @@ def test_rows_of_fewer_points_that_are_no_circle(
     corners |= {"longitudeOfFirstGridPointInDegrees": float(first)}
     corners |= {"longitudeOfLastGridPointInDegrees": float(last)}
     count = {"numberOfDataPoints": 14} if edition == 2 else {}
-    one = message(np.arange(14.0), f"reduced_ll_sfc_grib{edition}", **keys, **corners, **count)
+    return message(np.arange(14.0), f"reduced_ll_sfc_grib{edition}", **keys, **corners, **count)
+
+
+@pytest.mark.parametrize("edition", [1, 2])
+@pytest.mark.parametrize(("first", "last"), [(0, 90), (330, 60), (10, 40)])
+def test_rows_of_fewer_points_that_are_no_circle(
+    tmp_path: Path, edition: int, first: int, last: int
+) -> None:
+    one = octant(edition, first, last)
     path = write_grib(tmp_path / "a.grib", one)
     group = gridref.scan(path)
     if last > first:  # eccodes goes west from the others
@@ -1271,12 +1275,24 @@ def test_places_in_every_order_of_points(tmp_path: Path, mode: int) -> None:
     assert (result.ok, result.n_labels) == (True, 3 + 3 + 4)
 
 
-def test_places_that_eccodes_gets_wrong_are_not_compared(tmp_path: Path) -> None:
-    """It ignores the scanning mode of polar stereographic grids, which wgrib2 follows."""
-    spaced = {"DxInMetres": 60_000, "DyInMetres": 50_000, "scanningMode": 0}
-    path = write_grib(
-        tmp_path / "a.grib", message(sample="polar_stereographic_sfc_grib2", **spaced)
-    )
+@pytest.mark.parametrize(
+    "one",
+    [
+        message(
+            sample="polar_stereographic_sfc_grib2",
+            DxInMetres=60_000,
+            DyInMetres=50_000,
+            scanningMode=0,
+        ),
+        octant(2, 330, 60),
+    ],
+    ids=["polar stereographic", "across 0"],
+)
+def test_places_that_eccodes_gets_wrong_are_not_compared(
+    tmp_path: Path, one: dict[str, Any]
+) -> None:
+    """It ignores scanning modes of polar stereographic grids, and goes west in reduced ones."""
+    path = write_grib(tmp_path / "a.grib", one)
     (group,) = gridref.scan(path).groups.values()
     result = gridref.verify(group, all=True)
     assert result.ok

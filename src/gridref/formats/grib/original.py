@@ -181,10 +181,16 @@ def _places(field: Any, name: str) -> tuple[Any, tuple[int, ...]]:
     """Places of all points, or of the rows or columns of a grid whose points have the same ones."""
     import eccodes
 
-    if eccodes.codes_get(field, "gridType") == "polar_stereographic" and (
+    kind = eccodes.codes_get(field, "gridType")
+    if kind == "polar_stereographic" and (
         _flag(field, "iScansNegatively") or not _flag(field, "jScansPositively")
     ):
         raise ValueError("it places their points as if rows went east and north")
+    ends = (f"longitudeOf{which}GridPointInDegrees" for which in ("First", "Last"))
+    if kind == "reduced_ll" and eccodes.codes_get(field, next(ends)) > eccodes.codes_get(
+        field, next(ends)
+    ):
+        raise ValueError("it places their points as if rows went west, where they cross 0")
     places = _in_rows(field, eccodes.codes_get_array(field, f"{name}s"), turned=False)
     if places.ndim == 2:
         if (places == places[:, :1]).all():
