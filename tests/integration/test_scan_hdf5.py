@@ -258,6 +258,17 @@ def test_odd_integers(tmp_path: Path, base: str, precision: int, offset: int) ->
     assert_equals_h5py(path)
 
 
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_odd_floats(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        kind = h5py.h5t.IEEE_F16LE.copy()
+        kind.set_ebias(16)
+        made = h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple(shape))
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, np.full(shape, 1.5, "f2"))
+    assert_equals_h5py(path)
+
+
 def test_long_values_are_not_inlined(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
@@ -282,6 +293,50 @@ def test_unlimited_dimensions_longer_than_a_variable(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         read_original(str(path), "short", (slice(1, 4), slice(0, 3))), read_slowly(short)[1:4]
     )
+
+
+def test_texts_shorter_than_their_unlimited_dimension_end_in_their_fill_value(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time", None)
+        file.createVariable("time", "f8", ("time",))[:] = numbers(4)
+        file.createVariable("short", str, ("time",), fill_value="none")[0] = "a"
+        file.createVariable("empty", str, ("time",), fill_value="none")
+    group = scan(path)
+    with netCDF4.Dataset(path) as file:  # h5netcdf returns the short ones
+        file.set_auto_mask(False)
+        for name in ("short", "empty"):
+            assert read_slowly(array_of(group, name)).tolist() == file[name][:].tolist()
+
+
+def test_dimensions_of_coordinates_with_several_may_be_unlimited(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("level", None)
+        file.createVariable("time", "f4", ("time", "level"))[0:2, 0:5] = 1
+        file.createVariable("more_times", "f4", ("time",))[:] = numbers(4)
+        file.createVariable("fewer_levels", "f4", ("level",))[:] = numbers(3)
+    group = scan(path)
+    with netCDF4.Dataset(path) as file:  # h5netcdf takes the first length of time for all
+        for name, variable in file.variables.items():
+            array = array_of(group, name)
+            assert (array.dims, array.shape) == (variable.dimensions, variable.shape)
+        assert group.unlimited_dims == {"time", "level"}
+
+
+def test_attributes_that_say_what_values_mean_are_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["packed"], file["plain"] = numbers(3), numbers(3)
+        file["packed"].attrs["scale_factor"] = np.longdouble(0.5)
+        file["plain"].attrs["note"] = np.longdouble(0.5)
+    with pytest.raises(UnsupportedFeatureError, match="its scale_factor cannot be read") as caught:
+        scan(path)
+    assert is_documented(caught.value.reason)
+    assert {*scan(path, on_unsupported="skip").arrays} == {"plain"}
 
 
 def test_groups_inherit_dimensions(tmp_path: Path) -> None:

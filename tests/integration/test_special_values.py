@@ -355,3 +355,33 @@ def test_missing_values_of_floats_that_are_not_finite(tmp_path, number, scale):
         read = xr.open_zarr(store, chunks=None, consolidated=False)["v"]
         np.testing.assert_array_equal(read.values, expected.values)
         assert read.dtype == expected.dtype
+
+
+def write_texts(path: Path, time: int, x: Sequence[float], fill: str) -> str:
+    with netCDF4.Dataset(path, "w") as file:
+        for dim, labels in {"time": [time], "x": x}.items():
+            file.createDimension(dim, len(labels))
+            file.createVariable(dim, "f8", (dim,))[:] = labels
+        variable = file.createVariable("name", str, ("time", "x"), fill_value=fill)
+        variable[0] = np.array(["a", fill, "b"], object)
+    return str(path)
+
+
+def test_gaps_of_texts_are_missing_texts(tmp_path: Path) -> None:
+    files = [write_texts(tmp_path / f"{n}.nc", n, range(n, n + 3), "none") for n in range(2)]
+    combine = gridref.CombineOptions(join="outer")
+    gridref.build(files, tmp_path / "a.gridref", concat_dim="time", combine=combine)
+    found = xr.open_dataset(tmp_path / "a.gridref", engine="gridref")["name"]
+    opened = [xr.open_dataset(file) for file in files]
+    expected = xr.concat(opened, "time", join="outer")["name"]
+    assert expected.isnull().sum() == 4
+    xr.testing.assert_equal(found.load(), expected)
+
+
+def test_texts_that_mean_missing_in_one_file_only_are_a_problem(tmp_path: Path) -> None:
+    files = [
+        write_texts(tmp_path / f"{n}.nc", n, range(3), fill)
+        for n, fill in enumerate(["none", "nil"])
+    ]
+    with pytest.raises(CombineError, match="texts for missing values are not replaced"):
+        gridref.build(files, tmp_path / "a.gridref", concat_dim="time")

@@ -31,7 +31,6 @@ from gridref.combine.level import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.placement import Placement, Task
 from gridref.combine.report import Combination
-from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.combine.values import Values
 from gridref.errors import (
     GridrefError,
@@ -47,6 +46,7 @@ from gridref.formats.metadata import DEFAULT_FILLS
 from gridref.io import absolute_url, beside, is_local, note_opened, policy_for
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import PACKING_ATTRIBUTES
 from gridref.model.indexing import isel
 from gridref.model.joining import missing_array
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze

@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import GridrefError, NotRepresentableError, Place
 from gridref.model.array import VirtualArray
 from gridref.model.conventions import listed_coordinates, wkt_of
 
 if TYPE_CHECKING:
     import xarray as xr
-
-
-MEANING_ATTRIBUTES = ("units", "calendar", *PACKING_ATTRIBUTES)
-"""Attributes that change what a stored value means."""
 
 
 def coordinate_names(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any]) -> set[str]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.decoding import MEANING_ATTRIBUTES, coordinate_names, refusing_attributes
+from gridref.api.decoding import coordinate_names, refusing_attributes
 from gridref.api.job import Job
 from gridref.api.layout.layouts import Groups, Mosaic, layout_of
 from gridref.api.layout.sources import REPLACED
@@ -36,7 +36,7 @@ from gridref.errors import (
     number_of,
 )
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import UNIT_NS, is_time_like, text_of
+from gridref.model.conventions import MEANING_ATTRIBUTES, UNIT_NS, is_time_like, text_of
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkState
 from gridref.serve.reader import Reader

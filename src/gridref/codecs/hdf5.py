@@ -642,7 +642,7 @@ def _float_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
             power = exponent - bias - (mantissa_bits - 1)
             infinite = mantissa == 0
         with np.errstate(all="ignore"):
-            values = np.ldexp(mantissa.astype(np.float64), power)
+            values = np.asarray(np.ldexp(mantissa.astype(np.float64), power))
             values[special] = np.where(infinite[special], np.inf, _NAN)
             signed: NDArray[Any] = np.copysign(values, np.where(sign, -1.0, 1.0))
             return signed.astype(spec.dtype)

@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray
 
+# Attributes that change what a stored value means
+
+PACKING_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+MEANING_ATTRIBUTES = ("units", "calendar", *PACKING_ATTRIBUTES)
+
 # Names of variables in attributes: coordinates, bounds, grid mappings
 
 _REFERRING = ("coordinates", "bounds", "climatology", "grid_mapping")

@@ -32,6 +32,7 @@ from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.indexing import split_blocks
 from gridref.model.manifest import (
     ChunkManifest,
+    ChunkState,
     Manifest,
     distinct_objects,
     identity_numbers,
@@ -167,13 +168,15 @@ def recast(array: VirtualArray, dtype: np.dtype[Any], fill_value: Any) -> Virtua
     Raises
     ------
     NotRepresentableError
-        If a block's stored dtype cannot hold the old fill value, or if the array holds strings of
-        variable length and the fill values differ.
+        If a block's stored dtype cannot hold the old fill value, or if an array of strings of
+        variable length has absent elements and the fill values differ.
     """
     same_dtype = array.dtype == dtype
     if same_dtype and same_scalar(array.fill_value, fill_value, dtype):
         return array
     if array.dtype.kind == "T" or dtype.kind == "T":
+        if same_dtype and _is_complete(array):
+            return array.with_changes(fill_value=fill_value)
         raise NotRepresentableError(
             f"strings of variable length cannot become {dtype} with fill value {fill_value!r}"
         )
@@ -192,6 +195,14 @@ def _with_fill(encoding: Encoding, fill_value: Any) -> Encoding:
     if not same_scalar(stored, scalar, scalar.dtype):
         raise NotRepresentableError(f"fill value {fill_value!r} is not one of {encoding.dtype}")
     return replace(encoding, fill=element_bytes(stored, encoding.dtype))
+
+
+def _is_complete(array: VirtualArray) -> bool:
+    """Whether it is known that no element is absent."""
+    return bool((array.blocks.encoding != MISSING_BLOCK).all()) and all(
+        isinstance(rows, ChunkManifest) and bool((rows.state != ChunkState.MISSING).all())
+        for rows in array.manifests
+    )
 
 
 def _with_real_blocks(array: VirtualArray) -> VirtualArray:

@@ -16,10 +16,9 @@ import numpy as np
 
 from gridref.combine.columns import Column, Notes, text_beside, value_keys, value_text
 from gridref.combine.report import Drift
-from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import duration_base, is_time_like
+from gridref.model.conventions import PACKING_ATTRIBUTES, duration_base, is_time_like
 
 _MEANING = (*PACKING_ATTRIBUTES, "dtype", "coordinates", "bounds", "grid_mapping")
 """Attributes that say what stored numbers mean, or what variables are to each other.

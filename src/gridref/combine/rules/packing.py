@@ -20,14 +20,13 @@ import numpy as np
 from gridref.combine.columns import Column, Kind, Notes, value_keys, value_text
 from gridref.errors import Message, NotRepresentableError, Option, UnsupportedFeatureError
 from gridref.model.array import VirtualArray, zero_of
-from gridref.model.conventions import is_time_like
+from gridref.model.conventions import PACKING_ATTRIBUTES, is_time_like
 from gridref.model.encoding import Encoding, Unpacking
 from gridref.model.joining import recast
 from gridref.model.scan_report import LEFT_OUT, Fate
 
 _PACKED_TWICE = "values that are unpacked already are packed once more"
 RANGES = ("valid_min", "valid_max", "valid_range")
-PACKING_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
 
 
 @dataclass(frozen=True)
@@ -170,8 +169,9 @@ def _precision(kind: Kind) -> np.dtype[Any]:
     return float_dtype(kind.array, Packing.of(kind.array))
 
 
-_BAND_PACKING = ("scales", "offsets")
-"""GDAL's numbers for each band, as rasterio and rioxarray name them: nothing here unpacks them."""
+_BAND_PACKING = ("scales", "offsets"), "numbers of single bands are not unpacked"
+"""GDAL's numbers for each band, as rasterio and rioxarray name them."""
+_NO_TEXT = ("_FillValue", "missing_value"), "texts for missing values are not replaced"
 
 
 def _attribute_text(name: str, kind: Kind) -> str:
@@ -182,12 +182,13 @@ def resolve_packing(column: Column, notes: Notes) -> Column | None:
     """Unpack every block with its own numbers where inputs are packed differently.
 
     Equal numbers of different types count as different where values are rounded otherwise. None
-    where numbers of single bands differ, which is noted as a problem.
+    where numbers of single bands or texts for missing values differ, which is noted as a problem.
     """
-    for name in _BAND_PACKING:
+    names, what = _NO_TEXT if column.first.dtype.kind == "T" else _BAND_PACKING
+    for name in names:
         if value_keys([kind.array.attrs.get(name) for kind in column.kinds]) is not None:
             cases = column.cases(partial(_attribute_text, name))
-            advice = "numbers of single bands are not unpacked: combine alike files"
+            advice = f"{what}: combine alike files"
             notes.conflict("packing-differs", column.path, name, cases, advice)
             return None
     kinds = [kind for kind in column.kinds if kind.array.dtype.kind in "biuf"]
@@ -479,10 +480,10 @@ def with_padding(column: Column) -> tuple[Column, Any]:
 def no_data_of(array: VirtualArray) -> Any:
     """The stored value that says "no data" in an array; None for integers that have none."""
     dtype = array.dtype
-    if dtype.kind in "SUT" or dtype.kind not in "biuf":
-        return zero_of(dtype)
-    packing = Packing.of(array)
     declared = array.attrs.get("_FillValue", array.attrs.get("missing_value"))
+    if dtype.kind not in "biuf":
+        return declared if dtype.kind == "T" and isinstance(declared, str) else zero_of(dtype)
+    packing = Packing.of(array)
     if declared is not None and packing.fills:
         with np.errstate(invalid="ignore"):
             fill = np.asarray(declared).reshape(-1)[0].astype(dtype)

@@ -23,7 +23,7 @@ from gridref.api.readable import reader_for
 from gridref.api.scan import RunOptions, outcomes
 from gridref.catalog.folder import publish_file
 from gridref.catalog.listing import manifest_rows
-from gridref.combine.rules.packing import PACKING_ATTRIBUTES, Packing, float_dtype
+from gridref.combine.rules.packing import Packing, float_dtype
 from gridref.errors import GridrefError, NotRepresentableError, ScanError
 from gridref.extras import missing_package
 from gridref.faces.exports.references import INLINE_LIMIT_BYTES, is_nameable, refuse
@@ -32,6 +32,7 @@ from gridref.io import absolute_url, is_local
 from gridref.io.identity import check_identity
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.conventions import PACKING_ATTRIBUTES
 from gridref.model.encoding import Encoding
 from gridref.model.listing import ChunkListing
 from gridref.model.manifest import ChunkManifest, ChunkState, Source

@@ -16,7 +16,6 @@ from gridref.api.each_chunk import with_renamed_sources
 from gridref.api.overlays import reading_costs
 from gridref.catalog.commit import write_catalog
 from gridref.catalog.statistics import Bound, boxes, parse_condition
-from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import InvalidRequestError
 from gridref.faces.picture import ChunkMap
 from gridref.faces.xarray.duck_array import VirtualDuckArray
@@ -29,6 +28,7 @@ from gridref.faces.xarray.virtual_dataset import (
     virtual_array_of,
 )
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.conventions import PACKING_ATTRIBUTES
 from gridref.options import verb
 
 if TYPE_CHECKING:

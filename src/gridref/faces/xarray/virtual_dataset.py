@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from xarray.indexes import Index, PandasIndex
 
 from gridref.api.decoding import coordinate_names, decoded
-from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.faces.xarray.duck_array import (
     LOAD_LIMIT_BYTES,
@@ -36,7 +35,7 @@ from gridref.faces.xarray.duck_array import (
 )
 from gridref.faces.xarray.lazy import attributes_now, is_lazy, lazy_virtual_array
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import TimeBase, is_time_like
+from gridref.model.conventions import PACKING_ATTRIBUTES, TimeBase, is_time_like
 from gridref.options import refuses_unknown
 from gridref.serve.reader import Reader
 

@@ -202,8 +202,12 @@ _UNDEFINED_FLAG, _DEFINED_FLAG = 0x10, 0x20
 
 
 def fill_value(dataset: DatasetNode, element: ElementType) -> Any:
-    """The fill value as a scalar of the element's dtype; zero if the file has none."""
+    """The fill value as a scalar of the element's dtype; zero or no text if the file has none."""
     raw = stored_fill(dataset)
+    if raw and element.form is Form.TEXT:
+        text = next(_texts_of(dataset.file, element, raw))
+        _require_utf8(text)
+        return text.decode("utf-8")
     if not raw or element.form not in WITHOUT_HEAP:
         return zero_of(element.dtype)
     return _scalar(raw, element)

@@ -43,7 +43,7 @@ from gridref.formats.hdf5.tree import (
 from gridref.formats.location import Location
 from gridref.formats.scanner import Advice, Findings, MetadataPieces, Organisation, ScanOptions
 from gridref.model.array import VirtualGroup
-from gridref.model.conventions import referred_names
+from gridref.model.conventions import MEANING_ATTRIBUTES, referred_names
 from gridref.model.scan_report import Fate
 
 # The file as a virtual group
@@ -133,6 +133,7 @@ class _Scan:
             return None
         try:
             self.check_plain(dataset.name, group)
+            self.check_meaning(dataset)
             scanned = self.scanned(dataset)
             if scanned.row_sizes is not None:
                 self.check_names(plain_name(dataset.name), group)
@@ -151,6 +152,12 @@ class _Scan:
         other = group.datasets.get(plain)
         if plain != name and other is not None and not is_not_a_variable(other):
             raise UnsupportedFeatureError(f"netCDF renames it to {plain}, which there is, too")
+
+    def check_meaning(self, dataset: DatasetNode) -> None:
+        """Raise if nobody knows what the stored values mean."""
+        for name, reason in dataset.attributes.unreadable.items():
+            if name in MEANING_ATTRIBUTES:
+                raise UnsupportedFeatureError(f"its {name} cannot be read: {reason}")
 
     def check_names(self, name: str, group: GroupNode) -> None:
         """Raise if names that a ragged array needs are taken."""

@@ -295,13 +295,22 @@ class DimensionNames:
         self._name_of: dict[Address, str] = {}
         self._scales: dict[str, Sequence[Sequence[Address]]] = {}
         self._grown: dict[Address, int] = {}
-        for group in root.walk():
-            for dataset in group.datasets.values():
-                self._name_of.setdefault(dataset.address, dataset.name)
-                self._scales[dataset.path] = listed = _scales(dataset)
-                for extent, scales in zip(dataset.shape or (), listed, strict=False):
-                    for scale in scales:
-                        self._grown[scale] = max(self._grown.get(scale, 0), extent)
+        datasets = [dataset for group in root.walk() for dataset in group.datasets.values()]
+        by_dimid = {
+            dimid: [dataset.address]
+            for dataset in datasets
+            if dataset.is_scale
+            for dimid in _integers(dataset.attributes.records.get("_Netcdf4Dimid")) or ()
+        }
+        for dataset in datasets:
+            self._name_of.setdefault(dataset.address, dataset.name)
+            self._scales[dataset.path] = listed = _scales(dataset)
+            # A scale of several dimensions has netCDF4's numbers instead of a list.
+            dimids = _integers(dataset.attributes.records.get("_Netcdf4Coordinates")) or ()
+            numbered = [by_dimid.get(dimid, []) for dimid in dimids]
+            for extent, scales in zip(dataset.shape or (), listed or numbered, strict=False):
+                for scale in scales:
+                    self._grown[scale] = max(self._grown.get(scale, 0), extent)
         self._declare(root, {})
 
     def _declare(self, group: GroupNode, outer: Mapping[str, Dimension]) -> None:
@@ -342,7 +351,7 @@ class DimensionNames:
     def _dimension(self, scale: DatasetNode) -> Dimension:
         self._max_dimid += 1
         dimids = _integers(scale.attributes.records.get("_Netcdf4Dimid"))
-        unlimited = scale.maxshape == (None,)
+        unlimited = scale.maxshape[:1] == (None,)
         size = scale.shape[0] if scale.shape else 0
         if unlimited:
             size = max(size, self._grown.get(scale.address, 0))
