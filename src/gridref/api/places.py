@@ -107,14 +107,9 @@ def arranged(
         found = _arranged_at_ends(base, groups, dim, at, read, ends[dim])
         if found is not None:
             return found
-    arrays = base.all_arrays()
     gone = [np.arange(start, stop) for start, stop in without]
     left = np.delete(np.arange(_extent(base, dim)), np.concatenate([*gone, np.zeros(0, np.int64)]))
-    known = {
-        path: _labels(array, left, read)
-        for path, array in arrays.items()
-        if array.dims == (dim,) and array.is_index(path)
-    }
+    known = {path: _labels(array, left, read) for path, array in base.labels_of(dim).items()}
     theirs = None
     if dim in known and left.size:
         theirs = decoded_values(dim, known[dim][left], base.arrays[dim])
@@ -142,12 +137,7 @@ def _arranged_at_ends(
 ) -> Arrangement | None:
     """The same if all go before or after the catalog, by the labels at its ends; else None."""
     n, index = _extent(base, dim), base.arrays.get(dim)
-    others = [
-        path
-        for path, array in base.all_arrays().items()
-        if array.dims == (dim,) and array.is_index(path)
-    ]
-    if index is None or others != [dim] or index.shape != (n,) or n < len(ENDS):
+    if index is None or [*base.labels_of(dim)] != [dim] or index.shape != (n,) or n < len(ENDS):
         return None
     try:
         shown = np.array(ends, index.dtype)

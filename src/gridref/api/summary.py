@@ -79,12 +79,12 @@ def _order(dim: str, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
     """The order of files along one dimension."""
     kept = [row["value"] for row in drifts if row["resolution"] == ORDER_KEPT]
     kept += [row["value"] for row in drifts if row["resolution"] == "all are kept"]
-    arrays = group.all_arrays()
     if kept:
         return f"in the given order ({kept[0]})"
-    if not any(a.dims == (dim,) and a.is_index(path) for path, a in arrays.items()):
+    labels = group.labels_of(dim)
+    if not labels:
         return "in the given order (nothing labels it)"
-    index = arrays.get(dim)
+    index = labels.get(dim)
     if index is None or dim not in ends or "scale_factor" in index.attrs:
         return "in the order of its labels"
     first, *_, last = (label_text(index.dtype.type(end), index.attrs) for end in ends[dim])

@@ -533,6 +533,11 @@ class VirtualGroup:
             for name, array in group.arrays.items()
         }
 
+    def labels_of(self, dim: str) -> dict[str, VirtualArray]:
+        """The index coordinates of a dimension by path: those of groups below are among them."""
+        arrays = self.all_arrays().items()
+        return {p: each for p, each in arrays if each.dims == (dim,) and each.is_index(p)}
+
     def __iter__(self) -> Iterator[str]:
         """The names of its arrays, then of its groups."""
         yield from (*self.arrays, *self.groups)

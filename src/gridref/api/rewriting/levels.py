@@ -401,8 +401,8 @@ def write_levels(
 
     def read(numbered: tuple[int, Unit]) -> tuple[Unit, NDArray[Any] | None]:
         number, unit = numbered
-        missing = [each.is_missing(unit) for each in levels]
-        return unit, source.values(number, unit) if any(missing) else None
+        are_there = [each.look_for(unit) for each in levels]
+        return unit, None if all(are_there) else source.values(number, unit)
 
     def put(unit: Unit, values: NDArray[Any], coords: tuple[int, ...]) -> None:
         made = plan.coarsening.levels(values[source.inside(unit, coords)])

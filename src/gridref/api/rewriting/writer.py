@@ -585,7 +585,7 @@ class _Work:
         """The objects of a plan that are there."""
         writer = ObjectWriter(plan, self.reader, self.sink, self.prefix, self.path)
         for unit in plan.units():
-            writer.is_missing(unit)
+            writer.look_for(unit)
         return writer.written()
 
     def unit(self, plan: RewritePlan, unit: Unit) -> tuple[Rewritten, Sink]:
@@ -669,18 +669,13 @@ class ObjectWriter:
     def read(self, numbered: tuple[int, Unit]) -> tuple[Unit, NDArray[Any] | None]:
         """Read a unit into one of two buffers by turns; None if all its objects are there."""
         number, unit = numbered
-        return unit, self.values(number, unit) if self.is_missing(unit) else None
+        return unit, None if self.look_for(unit) else self.values(number, unit)
 
-    def is_missing(self, unit: Unit) -> bool:
-        """Whether any object of a unit is not there; those that are count as found."""
-        missing = False
-        for coords in unit.objects():
-            held = self._held(coords)
-            if held is None:
-                missing = True
-            else:
-                self.found[coords] = held
-        return missing
+    def look_for(self, unit: Unit) -> bool:
+        """Note as found which objects of a unit are there; return whether all of them are."""
+        held = {coords: self._held(coords) for coords in unit.objects()}
+        self.found |= {coords: each for coords, each in held.items() if each is not None}
+        return None not in held.values()
 
     def values(self, number: int, unit: Unit) -> NDArray[Any]:
         """The elements of a unit, in the buffer that units of such numbers have."""
