@@ -1,4 +1,4 @@
-"""The columns of a chunk map, read as `docs/pages.md` says."""
+"""The columns of a chunk map, read as `docs/reference/http.md` says."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 ``python tests/docs/code_blocks.py PAGE`` runs the page in the current folder. The Python blocks of
 a page share one namespace; each shell block is a bash of its own that stops at the first error.
+A block without a language right behind one is what it prints; ``...`` stands for any text.
 A block behind a line ``<!-- not run: reason -->`` is left out, and so is one behind
 ``<!-- needs: curl -->`` where there is no curl.
 """
@@ -9,12 +10,15 @@ A block behind a line ``<!-- not run: reason -->`` is left out, and so is one be
 from __future__ import annotations
 
 import ast
+import contextlib
+import doctest
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 PYTHON = {"python", "py"}
@@ -24,6 +28,9 @@ NOT_ALLOWED = {"python3", "pycon", "ipython", "zsh", "shell-session"}
 
 COMMAND_FOLDER = "GRIDREF_TESTS_COMMAND"
 """The environment variable of a folder that shells find `gridref` in, before that installed."""
+
+AS_PRINTED = doctest.OutputChecker()
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 FENCE = re.compile(r"^(?P<indent>\s*)(?P<fence>`{3,}|~{3,})\s*(?P<language>[\w-]*)")
 MARKER = re.compile(r"^\s*<!--\s*(?P<kind>not run|needs):\s*(?P<text>.*?)\s*-->\s*$")
@@ -45,6 +52,8 @@ class CodeBlock:
         The reason why it is not run, or None.
     needs
         The programs that it is not run without.
+    output
+        What the page says that it prints, or None.
     """
 
     language: str
@@ -52,6 +61,7 @@ class CodeBlock:
     code: str
     not_run: str | None = None
     needs: tuple[str, ...] = ()
+    output: str | None = None
 
 
 def find_blocks(text: str) -> list[CodeBlock]:
@@ -59,6 +69,7 @@ def find_blocks(text: str) -> list[CodeBlock]:
     blocks = []
     lines = text.splitlines()
     marks: dict[str, str] = {}
+    follows = False  # nothing but empty lines since the last block of code
     i = 0
     while i < len(lines):
         opening = FENCE.match(lines[i])
@@ -67,18 +78,22 @@ def find_blocks(text: str) -> list[CodeBlock]:
                 marks[marker["kind"]] = marker["text"]
             elif lines[i].strip():
                 marks = {}
+                follows = False
             i += 1
             continue
         end = _closing_line(lines, i, opening["fence"])
         language = opening["language"].lower()
         if language in NOT_ALLOWED:
             raise ValueError(f"line {i + 1}: a block of {language}; use python, bash or console")
-        if language in PYTHON | SHELL:
-            indent = len(opening["indent"])
-            code = "".join(
-                line[min(indent, len(line) - len(line.lstrip())) :] + "\n"
-                for line in lines[i + 1 : end]
-            )
+        indent = len(opening["indent"])
+        code = "".join(
+            line[min(indent, len(line) - len(line.lstrip())) :] + "\n"
+            for line in lines[i + 1 : end]
+        )
+        if follows and not language:
+            blocks[-1] = replace(blocks[-1], output=code)
+        follows = language in PYTHON | SHELL
+        if follows:
             needs = tuple(marks.get("needs", "").split())
             blocks.append(CodeBlock(language, i + 2, code, marks.get("not run"), needs))
         marks = {}
@@ -114,14 +129,20 @@ def run_blocks(page: Path, blocks: list[CodeBlock]) -> None:
         if block.language in PYTHON:
             tree = ast.parse(block.code, f"{page} (from line {block.line})")
             ast.increment_lineno(tree, block.line - 1)
-            exec(compile(tree, str(page), "exec"), namespace)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(tree, str(page), "exec"), namespace)
+            got = printed.getvalue()
         else:
-            subprocess.run(
+            got = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", shell_commands(block)],
                 check=True,
                 stdin=subprocess.DEVNULL,
-            )
-        sys.stdout.flush()
+                stdout=subprocess.PIPE,
+                text=True,
+            ).stdout
+        print(got, flush=True)
+        if block.output is not None and not AS_PRINTED.check_output(block.output, got, FLAGS):
+            raise AssertionError(f"{page.name}:{block.line} says that it prints\n{block.output}")
 
 
 if __name__ == "__main__":

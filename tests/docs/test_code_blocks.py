@@ -85,6 +85,18 @@ curl example.org
 {}
 ```
 
+```python
+print(1)
+```
+
+```
+1
+```
+
+```
+no output: a block of code is not right before it
+```
+
 <!-- not run: text in between -->
 Text.
 
@@ -100,7 +112,8 @@ def test_blocks_are_found_with_their_lines_and_markers():
         CodeBlock("python", 4, "a = 1\n"),
         CodeBlock("bash", 10, "curl example.org\n", "it needs a network"),
         CodeBlock("console", 16, "$ echo 1 \\\n> 2\n1 2\n"),
-        CodeBlock("python", 30, "```\n", needs=("curl", "nginx")),
+        CodeBlock("python", 26, "print(1)\n", output="1\n"),
+        CodeBlock("python", 42, "```\n", needs=("curl", "nginx")),
     ]
 
 
@@ -173,6 +186,8 @@ def test_commands_of_pages_are_the_command(tmp_path: Path):
         "```python\na = 1\n```\n```python\nassert a == 2\n```",
         "```bash\nfalse\necho after\n```",
         "```bash\nfalse | true\n```",
+        "```python\nprint(1)\n```\n```\n2\n```",
+        "```bash\necho 1\n```\n\n```\n1 ... 2\n```",
         "```console\n$ gridref-no-such-program\n```",
     ],
 )
