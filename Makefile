@@ -120,7 +120,7 @@ overlay-suites: env ## run suites of drift, trust, growing and doors with an ove
 fuzz-hdf5: env ## fuzz the HDF5 scanner, guided by coverage, for MINUTES; see docs/fuzzing.md
 	$(BIN)/python -m tools.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)
 
-attack: env ## attack all that is trusted for MINUTES, with SEED; ONLY some; see docs/security.md
+attack: env ## attack all that is trusted for MINUTES, with SEED; ONLY some; see docs/fuzzing.md
 	$(BIN)/python -m tools.fuzz.attack --minutes $(MINUTES) --seed $(SEED) --only "$(ONLY)"
 
 mutate: env ## try the tests on small wrong changes to the code: MUTANTS a package, drawn by SEED
