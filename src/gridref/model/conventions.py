@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,10 @@ def label_ends(labels: NDArray[Any]) -> tuple[float, ...] | None:
 # Elements that mean "no value"
 
 
+BOUNDS = ("valid_min", "valid_max", "valid_range")
+"""Attributes that bound values."""
+
+
 @dataclass(frozen=True)
 class MissingValues:
     """What is no value among the stored elements of an array. NaN never is one.
@@ -158,12 +163,10 @@ class MissingValues:
         """Those of an array, by its attributes; marks that no element equals do not count."""
         attrs, dtype = array.attrs, meant_dtype(array)
         named = [n for name in ("_FillValue", "missing_value") for n in _numbers(attrs, name)]
-        marks = [mark for mark in (_as_element(each, dtype) for each in named) if mark is not None]
-        bounds = [
-            next((_as_meant(n, dtype) for n in _numbers(attrs, name)), None)
-            for name in ("valid_min", "valid_max")
-        ]
-        in_range = [_as_meant(n, dtype) for n in _numbers(attrs, "valid_range")]
+        meant = partial(_as_meant, stored=array.dtype, dtype=dtype)
+        marks = [each for each in (_as_element(meant(n), dtype) for n in named) if each is not None]
+        bounds = [next((meant(n) for n in _numbers(attrs, name)), None) for name in BOUNDS[:2]]
+        in_range = [meant(n) for n in _numbers(attrs, BOUNDS[2])]
         low, high = in_range if len(in_range) == 2 else bounds
         if dtype.kind in "iu" and {type(low), type(high)} & {float} and "scale_factor" in attrs:
             low = high = None  # of unpacked values, which the conventions do not have
@@ -225,14 +228,16 @@ def _as_element(mark: Any, dtype: np.dtype[Any]) -> Any:
             return dtype.type(mark).item()
     if dtype.kind not in "iu" or not np.isfinite(mark) or mark != int(mark):
         return None
-    mark = _as_meant(mark, dtype)
     info = np.iinfo(dtype)
     return int(mark) if info.min <= mark <= info.max else None
 
 
-def _as_meant(number: Any, dtype: np.dtype[Any]) -> Any:
-    """A number without the sign that files give to unsigned ones: that of the same bytes."""
-    return number + 2 ** (8 * dtype.itemsize) if dtype.kind == "u" and number < 0 else number
+def _as_meant(number: Any, stored: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
+    """The number of the same bytes where files give it the sign that elements are stored with."""
+    if dtype.kind == "u" and number < 0:
+        return number + 2 ** (8 * dtype.itemsize)
+    is_turned = (stored.kind, dtype.kind) == ("u", "i") and number > np.iinfo(dtype).max
+    return number - 2 ** (8 * dtype.itemsize) if is_turned else number
 
 
 def meant_dtype(array: VirtualArray) -> np.dtype[Any]:

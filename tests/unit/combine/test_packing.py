@@ -52,9 +52,10 @@ PACKINGS: list[tuple[str, dict[str, Any], Packing]] = [
     ("f4", {"_Unsigned": "true"}, Packing()),
     (
         "i1",
-        {"_Unsigned": "TRUE", "_FillValue": np.int8(-1)},
+        {"_Unsigned": "true", "_FillValue": np.int8(-1)},
         Packing(None, None, frozenset({255}), True),
     ),
+    ("i1", {"_Unsigned": "TRUE", "_FillValue": np.int8(-1)}, Packing(fills=frozenset({-1}))),
     ("u1", {"_Unsigned": "false", "_FillValue": 255}, Packing(None, None, frozenset({-1}), False)),
     ("i1", {"_Unsigned": "true", "missing_value": -1}, Packing(unsigned=True)),
     ("i1", {"_Unsigned": "true", "missing_value": 0}, Packing(None, None, frozenset({0}), True)),

@@ -20,13 +20,12 @@ import numpy as np
 from gridref.combine.columns import Column, Kind, Notes, value_keys, value_text
 from gridref.errors import Message, NotRepresentableError, Option, UnsupportedFeatureError
 from gridref.model.array import VirtualArray, zero_of
-from gridref.model.conventions import PACKING_ATTRIBUTES, is_time_like
+from gridref.model.conventions import BOUNDS, PACKING_ATTRIBUTES, is_time_like, meant_dtype
 from gridref.model.encoding import Encoding, Unpacking
 from gridref.model.joining import recast
 from gridref.model.scan_report import LEFT_OUT, Fate
 
 _PACKED_TWICE = "values that are unpacked already are packed once more"
-RANGES = ("valid_min", "valid_max", "valid_range")
 
 
 @dataclass(frozen=True)
@@ -58,14 +57,14 @@ class Packing:
             If a factor or offset is not a number.
         """
         attrs, dtype = array.attrs, array.dtype
-        unsigned = _unsigned(attrs.get("_Unsigned"), dtype)
-        fills = _fills(attrs.get("_FillValue"), dtype, unsigned)
-        fills |= _missing(attrs.get("missing_value"), dtype, unsigned)
+        meant = meant_dtype(array)
+        fills = _fills(attrs.get("_FillValue"), dtype, meant)
+        fills |= _missing(attrs.get("missing_value"), dtype, meant)
         return cls(
             _number(attrs, "scale_factor"),
             _number(attrs, "add_offset"),
             frozenset(fills),
-            unsigned,
+            None if meant == dtype else meant.kind == "u",
         )
 
     @property
@@ -114,35 +113,26 @@ def _number(attrs: Mapping[str, Any], name: str) -> float | None:
     return float(numbers[0])
 
 
-def _unsigned(value: Any, dtype: np.dtype[Any]) -> bool | None:
-    """Whether ``_Unsigned`` changes how the stored integers are read."""
-    text = value_text(value).lower()
-    if text == "true" and dtype.kind == "i":
-        return True
-    return False if text == "false" and dtype.kind == "u" else None
-
-
-def _fills(value: Any, dtype: np.dtype[Any], unsigned: bool | None) -> set[float | int]:
+def _fills(value: Any, dtype: np.dtype[Any], meant: np.dtype[Any]) -> set[float | int]:
     if value is None:
         return set()
     declared = np.asarray(value).reshape(-1)
     if declared.dtype.kind not in "biuf":
         return set()
-    if unsigned is not None and declared.dtype.kind in "iu":
-        kind = "u" if unsigned else "i"
-        declared = declared.astype(dtype).view(f"{kind}{dtype.itemsize}")
+    if meant != dtype and declared.dtype.kind in "iu":
+        declared = declared.astype(dtype).view(meant)
     return {fill for fill in declared.tolist() if fill == fill}
 
 
-def _missing(value: Any, dtype: np.dtype[Any], unsigned: bool | None) -> set[float | int]:
+def _missing(value: Any, dtype: np.dtype[Any], meant: np.dtype[Any]) -> set[float | int]:
     """Values of ``missing_value``, which xarray compares with what ``_Unsigned`` makes of integers.
 
     A -1 so is none of the integers from 0 to 255 (``xarray.coding.variables``, ``CFMaskCoder``).
     """
-    declared = _fills(value, dtype, None)
-    if unsigned is None:
+    declared = _fills(value, dtype, dtype)
+    if meant == dtype:
         return declared
-    limits = np.iinfo(f"{'u' if unsigned else 'i'}{dtype.itemsize}")
+    limits = np.iinfo(meant)
     return {fill for fill in declared if limits.min <= fill <= limits.max}
 
 
@@ -297,7 +287,7 @@ def without_packing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str,
     """Attributes of the unpacked floats, without ranges of stored numbers (CF conventions, 8.1)."""
     gone = {*PACKING_ATTRIBUTES}
     if attrs.keys() & {"scale_factor", "add_offset"}:
-        gone |= {name for name in RANGES if np.asarray(attrs.get(name)).dtype.kind in "iu"}
+        gone |= {name for name in BOUNDS if np.asarray(attrs.get(name)).dtype.kind in "iu"}
     kept = {name: value for name, value in attrs.items() if name not in gone}
     return {**kept, "_FillValue": dtype.type(np.nan)}
 
@@ -487,7 +477,6 @@ def no_data_of(array: VirtualArray) -> Any:
     if declared is not None and packing.fills:
         with np.errstate(invalid="ignore"):
             fill = np.asarray(declared).reshape(-1)[0].astype(dtype)
-        signed = dtype if packing.unsigned is None else f"{'iu'[packing.unsigned]}{dtype.itemsize}"
-        if dtype.kind == "f" or fill.view(signed).item() in packing.fills:
+        if dtype.kind == "f" or fill.view(meant_dtype(array)).item() in packing.fills:
             return fill
     return dtype.type(np.nan) if dtype.kind == "f" else None

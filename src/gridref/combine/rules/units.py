@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from gridref.combine.columns import Column, Kind, Notes, value_text
 from gridref.combine.rules.packing import (
-    RANGES,
     Packing,
     as_floats,
     float_dtype,
@@ -31,6 +30,7 @@ from gridref.combine.values import Values
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray
 from gridref.model.conventions import (
+    BOUNDS,
     GREGORIAN_START_NS,
     UNIT_NAMES,
     TimeBase,
@@ -152,7 +152,7 @@ def _converted(
     floats = as_floats(array, dtype, packing.unpacking(dtype), {})
     attrs = without_packing(array.attrs, dtype)
     if factor != _SAME:
-        attrs = {name: n for name, n in attrs.items() if name not in (*RANGES, "actual_range")}
+        attrs = {name: n for name, n in attrs.items() if name not in (*BOUNDS, "actual_range")}
     if "units" in attrs:
         attrs["units"] = target
     return floats.with_changes(attrs=attrs)
