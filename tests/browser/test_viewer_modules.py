@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from numcodecs import LZ4, Blosc, Fletcher32, Shuffle, Zstd
 
+from gridref.faces.web.meaning import Meaning
+from gridref.model.array import VirtualArray
 from tests.programs import WEB, npm_package, program
 
 
@@ -61,10 +63,11 @@ def test_times_of_all_calendars_are_those_of_cftime(tmp_path: Path) -> None:
             "hours since 1900-1-1 6:30",
             "seconds since 1970-01-01T00:00:00Z",
             "minutes since 1582-10-01 00:00:00 +01:00",
+            "microsecs since -0044-03-15",
         ):
             unit = units.split()[0]
             days = random.integers(-300, 700_000, 40) + random.choice([0, 0.25, 0.5], 40)
-            per_day = {"days": 1, "hours": 24, "minutes": 1440, "seconds": 86400}[unit]
+            per_day = {"days": 1, "hours": 24, "minutes": 1440, "seconds": 86400}.get(unit, 864e8)
             for value in (days * per_day).tolist():
                 date = cftime.num2date(value, units, calendar)
                 cases.append([units, calendar, value])
@@ -73,9 +76,62 @@ def test_times_of_all_calendars_are_those_of_cftime(tmp_path: Path) -> None:
     parts = "([units, calendar, value]) => TimeAxis.of(units, calendar).parts(value)"
     found = computed(tmp_path, 'import { TimeAxis } from "viewer/calendars.js";', parts, cases)
     wrong = [(c, f, e) for c, f, e in zip(cases, found, expected, strict=True) if f != e]
-    real = [each for each in wrong if each[2][0] > 0]  # cftime leaves out the year 0
-    assert not real, real[:5]
-    assert len(expected) - len(wrong) > 1_500
+    assert not wrong, wrong[:5]
+    assert {each[0] < 0 for each in expected} == {True, False}
+
+
+def test_times_that_cftime_does_not_know(tmp_path: Path) -> None:
+    imports = 'import { TimeAxis } from "viewer/calendars.js";'
+    cases = [
+        ["ns since 1970-01-01", "proleptic_gregorian", 17e17],
+        ["days since 0-1-1", "julian", 1],
+    ]
+    words = "([units, calendar, value]) => TimeAxis.of(units, calendar)?.words(value) ?? null"
+    assert computed(tmp_path, imports, words, cases) == ["2023-11-14 22:13:20", None]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "attrs", "stored"),
+    [
+        (
+            "int8",
+            {"_Unsigned": "true", "_FillValue": -1, "valid_max": -3},
+            [0, 5, -1, -2, -3, -128],
+        ),
+        ("uint8", {"_Unsigned": "false", "_FillValue": 255, "valid_min": 250}, [0, 255, 250, 128]),
+        ("int8", {"_Unsigned": "True", "valid_max": 4}, [0, 5, -1]),
+        ("int64", {"_Unsigned": "true"}, [5, -1]),
+        (
+            "float32",
+            {"valid_min": 0.1, "valid_max": 0.3, "missing_value": 0.2},
+            [0.1, 0.2, 0.3, 0.4],
+        ),
+        ("int16", {"valid_range": [1.0, 3.0]}, [0, 1, 3, 4]),
+    ],
+)
+def test_stored_numbers_mean_what_the_server_says(
+    tmp_path: Path, dtype: str, attrs: dict[str, Any], stored: list[float]
+) -> None:
+    array = VirtualArray.from_numpy(np.array(stored, dtype), ("x",), attrs)
+    values = np.array(stored, dtype)
+    expected = Meaning.of(array).unpacked(values).tolist()
+    given = [[attrs, dtype, value] for value in values.tolist()]
+    made = "([attrs, dtype, stored]) => new Meaning(attrs, dtype).of(stored)"  # NaN is null in JSON
+    found = computed(tmp_path, 'import { Meaning } from "viewer/meaning.js";', made, given)
+    np.testing.assert_array_equal(np.array(found, float), expected)
+
+
+def test_words_have_the_digits_of_what_is_stored(tmp_path: Path) -> None:
+    """Floats that are scaled have more than their factor has, and flags the sign of their type."""
+    given = [
+        [{"scale_factor": 100, "units": "%"}, "float32", 0.4567],
+        [{"scale_factor": 0.01}, "int16", 1234],
+        [{"_Unsigned": "true", "flag_values": [0, -1], "flag_meanings": "no yes"}, "int8", -1],
+        [{"units": "1"}, "int16", 7],
+    ]
+    made = "([attrs, dtype, stored]) => new Meaning(attrs, dtype).wordsOf(stored)"
+    found = computed(tmp_path, 'import { Meaning } from "viewer/meaning.js";', made, given)
+    assert found == ["45.67%", "12.34", "255 (yes)", "7"]
 
 
 def test_ticks_of_times_are_round_and_few(tmp_path: Path) -> None:

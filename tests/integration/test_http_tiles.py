@@ -230,6 +230,79 @@ def test_the_coarsest_level_that_suffices_is_drawn() -> None:
             assert differing(shown, expected(np.full((256, 256), float(number)), 0, 4)) == 0
 
 
+def test_levels_that_are_elsewhere_are_not_drawn() -> None:
+    """Coarser along other dimensions too, or without latitudes and longitudes of their own."""
+    north, east = np.linspace(60, 30, 64), np.linspace(0, 40, 2000)
+    steps = np.zeros((64, 2000, 4), "f4") + np.arange(4, dtype="f4")
+    plane = np.zeros((64, 1), "f4") + east.astype("f4")
+    lats, lons = (
+        VirtualArray.from_numpy(np.ascontiguousarray(each), ("y", "x"), {"units": units})
+        for each, units in zip(
+            np.broadcast_arrays(north[:, None], east),
+            ("degrees_north", "degrees_east"),
+            strict=True,
+        )
+    )
+
+    def with_level(
+        name: str, values: Any, dims: tuple[str, ...], step: tuple[slice, ...], **others: Any
+    ) -> VirtualGroup:
+        fine, coarse = (
+            VirtualArray.from_numpy(np.ascontiguousarray(each), dims)
+            for each in (values, values[step])
+        )
+        beside = {key: value for key, value in others.items() if key == "lon"}
+        beside = {"lon": axis(east[::2], "lon", units="degrees_east")} if beside else {}
+        return VirtualGroup(
+            {**others, name: fine}, {"overview_1": VirtualGroup({**beside, name: coarse})}
+        )
+
+    two = slice(None, None, 2)
+    groups = {
+        "steps": with_level(
+            "v", steps, ("lat", "lon", "t"), (slice(None), two, two),
+            lat=axis(north, "lat", units="degrees_north"),
+            lon=axis(east, "lon", units="degrees_east"),
+        ),
+        "curved": with_level("v", plane, ("y", "x"), (two, two), lat=lats, lon=lons),
+    }  # fmt: skip
+    groups["alone"] = VirtualGroup(groups["curved"].arrays)
+    with running(create_app(groups, access_log=False)) as url:
+        for at in range(4):
+            shown = tile(f"{url}/steps/tiles/v/2/2/1.png?limits=0,3&style=gray&at=:,:,{at}")
+            assert set(np.unique(shown[..., 0][shown[..., 3] > 0])) == {[0, 85, 170, 254][at]}
+        curved, alone = (
+            tile(f"{url}/{name}/tiles/v/2/2/1.png?limits=0,40") for name in ("curved", "alone")
+        )
+        np.testing.assert_array_equal(curved, alone)
+
+
+@pytest.mark.parametrize(
+    ("longitudes", "expected"),
+    [
+        ((170, 175, 185), (-180, 180)),
+        ((-190, -185, -175), (-180, 180)),
+        ((350, 355, 360), (-12.5, 2.5)),
+        ((200, 210, 220), (-165, -135)),
+    ],
+)
+def test_bounds_hold_what_is_beyond_the_date_line(
+    longitudes: tuple[float, ...], expected: tuple[float, float]
+) -> None:
+    """Maps ask for no tiles outside of them; a constant that is large has limits as well."""
+    group = VirtualGroup(
+        {
+            "v": VirtualArray.from_numpy(np.full((2, 3), 1e20), ("lat", "lon")),
+            "lat": axis([10, 20], "lat", units="degrees_north"),
+            "lon": axis(longitudes, "lon", units="degrees_east"),
+        }
+    )
+    with running(create_app({"m": group}, access_log=False)) as url:
+        west, _, east, _ = httpx.get(f"{url}/m/tiles/v/tilejson.json").json()["bounds"]
+        assert tile(f"{url}/m/tiles/v/0/0/0.png")[..., 3].any()
+    assert (west, east) == expected
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "words"),
     [

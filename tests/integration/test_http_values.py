@@ -312,6 +312,14 @@ def series_servers(catalog: Path) -> Iterator[str]:
             "signed": VirtualArray.from_numpy(
                 np.array([1, 255, 254], "u1"), ("t",), {"_Unsigned": "false", "_FillValue": -1}
             ),
+            "ids": VirtualArray.from_numpy(
+                np.array([2**53 + 1, -1, -(2**60) - 1]), ("ns",), {"_FillValue": -1}
+            ),
+            "ns": VirtualArray.from_numpy(
+                1_700_000_000_000_000_000 + 10**6 * np.arange(3),
+                ("ns",),
+                {"units": "nanoseconds since 1970-01-01"},
+            ),
             "one": VirtualArray.from_numpy(np.float64(3), ()),
             "text": VirtualArray.from_numpy(np.array(["a", "b"]), ("x",)),
             "wide": holes((2**25, 2**13), (2**12, 2**12)),
@@ -397,6 +405,18 @@ def test_packed_and_missing_values(small_series: str) -> None:
     np.testing.assert_array_equal(lines(httpx.get(f"{small_series}/signed"))[2], [1, np.nan, -2])
 
 
+def test_long_integers_and_nanoseconds(small_series: str) -> None:
+    """As they are: floats hold neither."""
+    told = [json.loads(line) for line in httpx.get(f"{small_series}/ids").text.splitlines()]
+    assert told[1]["values"] == [2**53 + 1, None, -(2**60) - 1]
+    times = [f"2023-11-14T22:13:20{part}" for part in ("", ".001000", ".002000")]
+    assert told[1]["labels"] == times
+    rows = httpx.get(f"{small_series}/ids?format=csv").text.split()
+    assert rows[1:] == [f"{times[0]},{2**53 + 1}", f"{times[1]},", f"{times[2]},{-(2**60) - 1}"]
+    chosen = httpx.get(f"{small_series}/ids?ns=2023-11-14T22:13:20.001/2023-11-14T22:13:20.002")
+    assert json.loads(chosen.text.splitlines()[0])["n"] == 2
+
+
 def test_as_csv(cube_series: str, whole: Any) -> None:
     values, times, *_ = whole
     response = httpx.get(f"{cube_series}/tas?at=:,3,7&format=csv")
@@ -477,6 +497,7 @@ def test_the_only_range_is_what_it_is_along(cube_series: str, whole: Any) -> Non
 
 
 LAT, LON = np.arange(-29.5, 30), np.arange(0.25, 40, 0.5)
+NORTH = 40 + np.cumsum(np.linspace(0.000995, 0.001005, 1000))  # steps alike, places half a step off
 LCC = pyproj.CRS.from_cf(
     {
         "grid_mapping_name": "lambert_conformal_conic",
@@ -509,8 +530,10 @@ def model() -> xr.Dataset:
             "wet": (("lat", "lon"), stored[0] > 0),
             "halved": (("lat", "lon"), stored[0].astype("f2")),
             "alone": bands[:, 0],
+            "stretched": (("north", "lon"), np.zeros((len(NORTH), len(LON)))),
         },
         {
+            "north": ("north", NORTH, {"units": "degrees_north"}),
             "time": ("time", [0, 31, 59, 90, 120], {"units": "days since 2023-01-01"}),
             "lat": ("lat", LAT, north),
             "lon": ("lon", LON.astype("f4"), {"units": "degrees_east"}),
@@ -526,6 +549,7 @@ def projected() -> xr.Dataset:
     return xr.Dataset(
         {
             "rain": (("member", "y", "x"), rain.reshape(3, 300, 400), attrs),
+            "turned": (("x", "y", "member"), rain.reshape(3, 300, 400).T, attrs),
             "lcc": ((), 0, LCC.to_cf()),
         },
         {
@@ -639,6 +663,10 @@ def test_geotiff_is_the_window_with_north_up(models: str) -> None:
         assert np.allclose(there.transform(60_000, 867_000), (60_000, 867_000), atol=1)
         assert (file.nodata, file.descriptions) == (-1, ("member 0", "member 2"))
         assert set(file.units) == {"mm"}
+        turned = {"at": "20:390,10:290,0:3:2"}
+        with raster(f"{models}/projected/download/turned", **turned) as other:
+            np.testing.assert_array_equal(other.read(), file.read())
+            assert (other.transform, other.descriptions) == (file.transform, file.descriptions)
 
 
 def test_geotiff_of_packed_numbers_on_latitudes(models: str) -> None:
@@ -665,6 +693,7 @@ def test_geotiff_of_packed_numbers_on_latitudes(models: str) -> None:
         ("m/download/one", {"format": "grib"}, 400, "format is one of netcdf, geotiff"),
         ("m/download/none", {}, 404, "nothing is here"),
         ("model/download/alone", {"format": "geotiff"}, 400, "NetCDF holds any array"),
+        ("model/download/stretched", {"format": "geotiff"}, 400, "north are not evenly spaced"),
         ("model/download/tas", {"format": "geotiff", "at": "1,2,:"}, 400, "it needs a range"),
         ("model/download/tas", {"at": "9,:,:"}, 400, "9"),
     ],

@@ -31,11 +31,11 @@ export class ShownArray {
     return new LookedAt(array, served, attributes, [...others, ...steps], (at, signal) => store.look(path, at, signal));
   }
 
-  // `served` has the server read a series, if there is one; `attributes` are stated elsewhere than on the array.
+  // `served` has the server read a series, if there is one; `attributes` are those that the array's own do not say.
   constructor(array, served, attributes = {}) {
     Object.assign(this, { array, served });
     this.shape = array.shape;
-    this.attributes = { ...attributes, ...array.attrs };
+    this.attributes = { ...array.attrs, ...attributes };
     this.meaning = new Meaning(this.attributes, array.dtype);
     this.isText = array.dtype === "string";
     this.isByte = array.dtype === "uint8";

@@ -1,6 +1,6 @@
 // Times of the CF conventions: numbers since a date, in any of their calendars.
 
-const SECONDS = { microsecond: 1e-6, millisecond: 1e-3, msec: 1e-3, ms: 1e-3, second: 1, sec: 1, s: 1, minute: 60, min: 60, hour: 3600, hr: 3600, h: 3600, day: 86400, d: 86400, week: 604800 };
+const SECONDS = { nanosecond: 1e-9, nanosec: 1e-9, ns: 1e-9, microsecond: 1e-6, microsec: 1e-6, us: 1e-6, millisecond: 1e-3, millisec: 1e-3, msec: 1e-3, ms: 1e-3, second: 1, sec: 1, s: 1, minute: 60, min: 60, hour: 3600, hr: 3600, h: 3600, day: 86400, d: 86400, week: 604800 };
 const SINCE = /^([a-z]+?)s? since ([+-]?\d{1,6})-(\d{1,2})(?:-(\d{1,2}))?(?:[T ]+(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}(?:\.\d*)?))?)?)?\s*(?:Z|UTC|GMT|([+-])(\d{1,2}):?(\d{2})?)?$/i;
 const FIRST_OF_MONTH = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 const MOST_YEARS = 1e6;
@@ -24,16 +24,28 @@ function dateOf(number, isGregorian) {
   return [100 * b + d - 4800 + Math.floor(m / 10), m + 3 - 12 * Math.floor(m / 10), e - Math.floor((153 * m + 2) / 5) + 1];
 }
 
-const MIXED = {
+const MIXED = withoutYearZero({
   days(year, month, day) {
     const number = julianDay(year, month, day, true);
     return number >= GREGORIAN_BEGINS ? number : julianDay(year, month, day, false);
   },
   date: (number) => dateOf(number, number >= GREGORIAN_BEGINS),
-};
+});
 
 function ofOneKind(isGregorian) {
   return { days: (...date) => julianDay(...date, isGregorian), date: (number) => dateOf(number, isGregorian) };
+}
+
+// Of calendars that have no year zero: the year 1 follows the year -1.
+function withoutYearZero({ days, date }) {
+  return {
+    hasNoYearZero: true,
+    days: (year, ...rest) => days(year < 0 ? year + 1 : year, ...rest),
+    date(number) {
+      const [year, ...rest] = date(number);
+      return [year < 1 ? year - 1 : year, ...rest];
+    },
+  };
 }
 
 // Years that are all as long; `leap` is how many days follow February's 28th.
@@ -56,11 +68,12 @@ const OF_360_DAYS = {
 };
 
 const CALENDARS = {
-  standard: MIXED, gregorian: MIXED, proleptic_gregorian: ofOneKind(true), julian: ofOneKind(false),
+  standard: MIXED, gregorian: MIXED, proleptic_gregorian: ofOneKind(true), julian: withoutYearZero(ofOneKind(false)),
   noleap: ofEqualYears(0), "365_day": ofEqualYears(0), all_leap: ofEqualYears(1), "366_day": ofEqualYears(1), "360_day": OF_360_DAYS,
 };
 
 const two = (number) => String(number).padStart(2, "0");
+const four = (year) => (year < 0 ? "-" : "") + String(Math.abs(year)).padStart(4, "0");
 
 export class TimeAxis {
   // Null unless the units are times since a date, of a calendar that is known.
@@ -68,6 +81,7 @@ export class TimeAxis {
     const found = SINCE.exec(String(units).trim());
     const seconds = found && (SECONDS[found[1].toLowerCase()] ?? SECONDS[`${found[1].toLowerCase()}s`]);
     const days = CALENDARS[String(calendar).toLowerCase()];
+    if (days?.hasNoYearZero && Number(found?.[2]) === 0) return null;
     return seconds && days ? new TimeAxis(seconds, days, found) : null;
   }
 
@@ -94,7 +108,7 @@ export class TimeAxis {
   words(value) {
     if (!Number.isFinite(value)) return "no time";
     const [year, month, day, seconds] = this.parts(value);
-    const date = `${String(year).padStart(4, "0")}-${two(month)}-${two(day)}`;
+    const date = `${four(year)}-${two(month)}-${two(day)}`;
     return seconds ? `${date} ${clock(seconds)}` : date;
   }
 
@@ -134,7 +148,7 @@ function ofMonths(axis, low, high, step) {
   let [year, month] = axis.parts(low);
   for (; axis.numberOf(year, month, 1) <= high; [year, month] = month === 12 ? [year + 1, 1] : [year, month + 1]) {
     const value = axis.numberOf(year, month, 1);
-    if (value >= low && (month - 1) % step === 0) found.push([value, `${String(year).padStart(4, "0")}-${two(month)}`]);
+    if (value >= low && (month - 1) % step === 0) found.push([value, `${four(year)}-${two(month)}`]);
   }
   return found;
 }
@@ -144,7 +158,7 @@ function ofYears(axis, low, high, step) {
   const [first] = axis.parts(low);
   for (let year = Math.ceil(first / step) * step; axis.numberOf(year, 1, 1) <= high; year += step) {
     const value = axis.numberOf(year, 1, 1);
-    if (value >= low) found.push([value, String(year).padStart(4, "0")]);
+    if (value >= low) found.push([value, four(year)]);
   }
   return found;
 }

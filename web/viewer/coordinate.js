@@ -21,8 +21,9 @@ export class Coordinate {
     this.units = typeof attributes.units === "string" ? attributes.units.trim() : "";
     const standard = String(attributes.standard_name ?? "");
     const axis = String(attributes.axis ?? "").toUpperCase();
-    this.isLatitude = /^degrees?_?(n|north)$/i.test(this.units) || standard === "latitude";
-    this.isLongitude = /^degrees?_?(e|east)$/i.test(this.units) || standard === "longitude";
+    const isOther = /rad/i.test(this.units); // not degrees
+    this.isLatitude = /^degrees?_?(n|north)$/i.test(this.units) || (standard === "latitude" && !isOther);
+    this.isLongitude = /^degrees?_?(e|east)$/i.test(this.units) || (standard === "longitude" && !isOther);
     this.isVertical = this.isLatitude || ["projection_y_coordinate", "grid_latitude"].includes(standard) || axis === "Y";
     this.isHorizontal = this.isLongitude || ["projection_x_coordinate", "grid_longitude"].includes(standard) || axis === "X";
     this.time = TimeAxis.of(this.units, attributes.calendar ?? "standard");

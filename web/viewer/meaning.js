@@ -2,7 +2,7 @@
 import { asFineAs, shortest, unitsInWords } from "./numbers.js";
 
 function listed(value) {
-  return value === undefined ? [] : [value].flat().map(Number);
+  return [value ?? []].flat().map(Number);
 }
 
 // xarray writes the _FillValue of floats as the base64 of eight bytes.
@@ -21,30 +21,35 @@ function validRange(attributes) {
   ];
 }
 
-function flagsOf(attributes) {
-  const values = listed(attributes.flag_values);
+function flagsOf(attributes, meant) {
+  const values = listed(attributes.flag_values).map(meant);
   if (!values.length) return null;
   const words = String(attributes.flag_meanings ?? "").trim().split(/\s+/);
   return new Map(values.map((value, number) => [value, words[number] ?? String(value)]));
 }
 
-// Netcdf's older files say of signed bytes that they are none: how much a negative one lacks.
-function lackOf(attributes, dtype) {
-  const bits = /^int(8|16|32)$/.exec(dtype);
-  return bits && String(attributes._Unsigned).toLowerCase() === "true" ? 2 ** Number(bits[1]) : 0;
+// Older files of netCDF say of signed integers that they are none, or the reverse: which are others, and
+// by how much.
+function signOf(attributes, dtype) {
+  const [, unsigned, bits] = /^(u?)int(\d+)$/.exec(dtype) ?? [];
+  const isOther = bits && attributes._Unsigned === (unsigned ? "false" : "true");
+  if (!isOther) return { least: -Infinity, most: Infinity, apart: 0 };
+  return { least: unsigned ? -Infinity : 0, most: unsigned ? 2 ** (bits - 1) - 1 : Infinity, apart: 2 ** bits };
 }
 
 export class Meaning {
   constructor(attributes, dtype) {
     this.dtype = dtype;
-    this.lack = lackOf(attributes, dtype);
-    const unsigned = (value) => (value < 0 ? value + this.lack : value);
+    Object.assign(this, signOf(attributes, dtype));
+    const meant = (value) => (value < this.least ? value + this.apart : value > this.most ? value - this.apart : value);
+    const isSingle = dtype === "float32";
     this.scale = listed(attributes.scale_factor)[0] ?? 1;
     this.offset = listed(attributes.add_offset)[0] ?? 0;
-    const missing = [...fillOf(attributes._FillValue), ...listed(attributes.missing_value)].map(unsigned);
-    this.missing = [...new Set(dtype === "float32" ? [...missing, ...missing.map(Math.fround)] : missing)];
-    [this.low, this.high] = validRange(attributes).map((value) => (Number.isFinite(value) ? unsigned(value) : value));
-    this.flags = flagsOf(attributes);
+    const missing = [...fillOf(attributes._FillValue), ...listed(attributes.missing_value)].map(meant);
+    this.missing = [...new Set(isSingle ? [...missing, ...missing.map(Math.fround)] : missing)];
+    const inRange = (value) => (Number.isFinite(value) ? meant(isSingle ? Math.fround(value) : value) : value);
+    [this.low, this.high] = validRange(attributes).map(inRange);
+    this.flags = flagsOf(attributes, meant);
     this.isPacked = this.scale !== 1 || this.offset !== 0;
     this.units = unitsInWords(attributes.units);
   }
@@ -52,7 +57,8 @@ export class Meaning {
   // A stored number as people count it; NaN where there is none.
   of(stored) {
     let number = Number(stored);
-    if (number < 0) number += this.lack;
+    if (number < this.least) number += this.apart;
+    else if (number > this.most) number -= this.apart;
     const { missing } = this;
     for (let i = 0; i < missing.length; i++) if (number === missing[i]) return NaN; // a set takes longer
     if (number < this.low || number > this.high) return NaN;
@@ -63,7 +69,8 @@ export class Meaning {
   wordsOf(stored) {
     const value = this.of(stored);
     if (typeof stored !== "bigint" || this.isPacked || this.flags || Number.isNaN(value)) return this.words(value);
-    return this.withUnits(String(stored));
+    const meant = !this.apart ? stored : this.least === 0 ? BigInt.asUintN(64, stored) : BigInt.asIntN(64, stored);
+    return this.withUnits(String(meant));
   }
 
   words(value) {
@@ -74,7 +81,7 @@ export class Meaning {
   }
 
   digits(value) {
-    return this.isPacked ? asFineAs(value, this.scale) : shortest(value, this.dtype);
+    return this.isPacked && /int/.test(this.dtype) ? asFineAs(value, this.scale) : shortest(value, this.dtype);
   }
 
   withUnits(digits) {

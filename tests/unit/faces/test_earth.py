@@ -108,6 +108,63 @@ def test_projections_are_what_their_attributes_say(code: int, as_wkt: bool) -> N
     np.testing.assert_allclose(placed, expected, atol=1)
 
 
+@pytest.mark.parametrize("dims", [("y", "x"), ("x", "y"), ("y", "x", "t"), ("x", "t", "y")])
+@pytest.mark.parametrize("named", [True, False])
+def test_rows_and_columns_are_those_that_coordinates_say(
+    dims: tuple[str, ...], named: bool
+) -> None:
+    """Whichever way dimensions are ordered, not the last two."""
+    crs = CRS.from_epsg(32632)
+    names = {dim: f"{dim}c" if named else dim for dim in dims}
+    arrays = {
+        names[dim]: of(
+            np.arange(4.0),
+            names[dim],
+            **{"standard_name": f"projection_{dim}_coordinate"} if named else {},
+        )
+        for dim in dims
+    }
+    values = of(np.zeros((4,) * len(dims)), *names.values(), grid_mapping="crs")
+    mapping = of(np.int32(0), crs_wkt=crs.to_wkt())
+    earth = earth_of(VirtualGroup({**arrays, "crs": mapping, "v": values}), "v")
+    assert earth is not None
+    assert earth["dims"] == [names["y"], names["x"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "size"),
+    [
+        ("+proj=utm +zone=32 +units=km", "km", 1),
+        ("+proj=utm +zone=32 +units=km", "", 1),
+        ("+proj=utm +zone=32 +units=km", "m", 0.001),
+        ("+proj=utm +zone=32", "km", 1000),
+        ("EPSG:2263", "US survey foot", 1),
+        ("EPSG:2263", "m", 3937 / 1200),
+    ],
+)
+def test_units_of_coordinates_and_of_the_system(text: str, units: str, size: float) -> None:
+    arrays = {name: of(np.arange(4.0), name, units=units) for name in ("y", "x")}
+    mapping = of(np.int32(0), crs_wkt=CRS(text).to_wkt())
+    values = of(np.zeros((4, 4)), "y", "x", grid_mapping="crs")
+    earth = earth_of(VirtualGroup({**arrays, "crs": mapping, "v": values}), "v")
+    assert earth is not None
+    assert earth["units"] == pytest.approx([size, size])
+
+
+@pytest.mark.parametrize(("units", "shape"), [("radian", (3, 4)), ("degrees", (6, 4))])
+def test_latitudes_that_are_no_degrees_or_of_another_level(
+    units: str, shape: tuple[int, int]
+) -> None:
+    group = VirtualGroup(
+        {
+            "v": of(PLANE, "y", "x", coordinates="a b"),
+            "a": of(np.zeros(shape), "y", "x", standard_name="latitude", units=units),
+            "b": of(np.zeros(shape), "y", "x", standard_name="longitude", units=units),
+        }
+    )
+    assert earth_of(group, "v") is None
+
+
 def test_what_a_satellite_sees_is_counted_in_angles() -> None:
     height = 35786023.0
     mapping = {

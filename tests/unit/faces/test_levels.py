@@ -74,6 +74,32 @@ def test_a_window_that_nobody_chose_is_none(window: Any) -> None:
     ]
 
 
+def test_labels_of_the_finest_level_label_no_coarser_one() -> None:
+    """As of overviews whose labels neither rise nor fall, so that they have none of their own."""
+    across = VirtualArray.from_numpy(np.array([0.0, 90, -180, -90]), ("x",))
+    times = VirtualArray.from_numpy(np.arange(4.0), ("y",), {"units": "days since 2000-01-01"})
+    fine, coarse = (
+        VirtualArray.from_numpy(np.zeros((n, n)), ("y", "x"), {"coordinates": "time"})
+        for n in (4, 2)
+    )
+    group = VirtualGroup(
+        {"x": across, "time": times, "v": fine}, {"overview_1": VirtualGroup({"v": coarse})}
+    )
+    found = [level.coordinates for level in levels(group, "v")]
+    assert found == [("time", "x"), (None, None)]
+
+
+def test_bounds_that_say_nothing_are_none_for_the_viewer() -> None:
+    """JSON has one kind of number; bounds of unpacked numbers are given as floats."""
+    attrs = {"scale_factor": 0.5, "valid_min": 10.0, "valid_max": 20.0}
+    for bounds, expected in (
+        (attrs, {"valid_min": None, "valid_max": None}),
+        ({"valid_min": 1}, {}),
+    ):
+        array = VirtualArray.from_numpy(np.zeros((2, 2), "i2"), ("y", "x"), bounds)
+        assert levels(VirtualGroup({"v": array}), "v")[0].attributes == expected
+
+
 def test_a_preview_shows_no_latitudes() -> None:
     make = VirtualArray.from_numpy
     group = VirtualGroup(

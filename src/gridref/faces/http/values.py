@@ -298,7 +298,9 @@ def _found_limits(wanted: Wanted, ground: Ground | Cells) -> tuple[float, float]
         values = Meaning.of(array).unpacked(look.read(wanted.catalog.looks, wanted.goes_on))
         known = values[np.isfinite(values)]
         low, high = np.percentile(known, [2, 98]) if known.size else (0, 1)
-        return np.array([low, high if low < high else low + 1], "f8").tobytes()
+        return np.array(
+            [low, high if low < high else low + max(1, abs(low) / 2**20)], "f8"
+        ).tobytes()
 
     low, high = np.frombuffer(wanted.kept(("limits",), make), "f8").tolist()
     return low, high
@@ -311,7 +313,13 @@ def _tile_values(wanted: Wanted, tile: Tile, part: Part) -> NDArray[np.float64]:
     seen = ground.at(tile)
     step = max((min(map(len, window)) / SIDE for window in seen.windows), default=1)
     for level in levels(catalog.group, path):
-        if max(np.divide(part.array.shape, level.shape)) <= max(1, step):
+        ratios = dict(zip(part.array.dims, np.divide(part.array.shape, level.shape), strict=True))
+        sides = [ratios.pop(dim) for dim in ground.dims]
+        if (
+            max(sides) <= max(1, step)
+            and {*ratios.values()} <= {1}
+            and level.is_placed(catalog.group)
+        ):
             path = level.path
     if path != wanted.path:
         ground = _ground(wanted, path)

@@ -14,7 +14,7 @@ from typing import Any
 from gridref.api.decoding import System, crs_of, system_of
 from gridref.faces.web.meaning import array_at, below, groups_around, sweep_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import compass_of, text_of
+from gridref.model.conventions import compass_of, direction, text_of
 
 _NAMES = {
     **dict.fromkeys(("latitude", "lat", "nav_lat", "xlat", "lats", "tlat", "geolat"), "N"),
@@ -25,7 +25,10 @@ _BESIDE = ("geolocation_fields", "geolocation fields", "geolocation_data", "geol
 """Groups of satellites' products that hold the coordinates of their neighbours."""
 _NAMELESS = "phony_dim_"
 """Dimensions that HDF5 gives no names are the same if they are as long."""
-_METRES = {"km": 1e3, "kilometer": 1e3, "kilometre": 1e3, "kilometers": 1e3, "kilometres": 1e3}
+_METRES = {
+    **dict.fromkeys(("m", "meter", "metre", "meters", "metres"), 1.0),
+    **dict.fromkeys(("km", "kilometer", "kilometre", "kilometers", "kilometres"), 1e3),
+}
 _RADIANS = {"rad": 1.0, "radian": 1.0, "radians": 1.0, "microradian": 1e-6, "microradians": 1e-6}
 
 
@@ -42,8 +45,8 @@ def earth_of(group: VirtualGroup, path: str) -> dict[str, Any] | None:
     dict
         ``dims`` of rows and columns, and one of ``latitude`` and ``longitude``, paths of arrays
         whose last two dimensions these are; ``pole``, latitude and longitude of a rotated pole and
-        its turn; and ``projection``, a text of PROJ, with ``units``, how many metres a unit of each
-        coordinate is; and ``sweep`` of a weather radar: see `sweep_of`.
+        its turn; and ``projection``, a text of PROJ, with ``units``, what a unit of each coordinate
+        is in the system's; and ``sweep`` of a weather radar: see `sweep_of`.
     """
     array = array_at(group, path)
     return (
@@ -98,6 +101,8 @@ def upward(group: VirtualGroup, path: str, name: str) -> str | None:
 
 
 def _compass(path: str, array: VirtualArray) -> str | None:
+    if "rad" in text_of(array.attrs, "units").lower():
+        return None  # maps are of degrees
     named = {"latitude": "N", "longitude": "E"}.get(text_of(array.attrs, "standard_name"))
     return named or compass_of(array.attrs) or _NAMES.get(path.rpartition("/")[2].lower())
 
@@ -109,7 +114,10 @@ def _covers(coordinate: VirtualArray, array: VirtualArray) -> bool:
     if coordinate.ndim not in (2, 3) or len(set(dims)) != 2:
         return False
     nameless = all(dim.startswith(_NAMELESS) for dim in (*dims, *array.dims[-2:]))
-    return set(dims) <= set(array.dims) or (nameless and coordinate.shape == array.shape[-2:])
+    if nameless and coordinate.shape == array.shape[-2:]:
+        return True
+    lengths = dict(zip(array.dims, array.shape, strict=True))
+    return [lengths.get(dim) for dim in dims] == [*coordinate.shape[-2:]]
 
 
 # Grid mappings
@@ -123,17 +131,26 @@ def _grid_mapping(group: VirtualGroup, path: str) -> Mapping[str, Any] | None:
 
 
 def _mapped(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, Any] | None:
-    attrs, dims = _grid_mapping(group, path), list(array.dims[-2:])
-    if attrs is None:
+    attrs = _grid_mapping(group, path)
+    if attrs is None or array.ndim < 2:
         return None
+    dims = _rows_and_columns(group, path, array)
     if text_of(attrs, "grid_mapping_name") == "rotated_latitude_longitude":
         return _rotated(attrs, dims)
-    text = _projection(system_of(attrs))
-    if text is None:
+    found = _projection(system_of(attrs))
+    if found is None:
         return None
+    text, metres = found
     height = float(_number(attrs, "perspective_point_height") or 1)
-    units = [_size(group, path, dim, height) for dim in dims]
+    units = [_size(group, path, dim, height, metres) for dim in dims]
     return {"projection": text, "units": units, "dims": dims}
+
+
+def _rows_and_columns(group: VirtualGroup, path: str, array: VirtualArray) -> list[str]:
+    """The dimensions of y and of x, as their coordinates or names say; else the last two."""
+    labels = {dim: upward(group, path, dim) for dim in array.dims}
+    ways = {(direction(group[at].attrs) if at else "") or dim: dim for dim, at in labels.items()}
+    return [ways["y"], ways["x"]] if {"x", "y"} <= set(ways) else list(array.dims[-2:])
 
 
 def _rotated(attrs: Mapping[str, Any], dims: list[str]) -> dict[str, Any] | None:
@@ -172,16 +189,23 @@ def _number(attrs: Mapping[str, Any], name: str) -> float | None:
 
 
 @lru_cache(maxsize=256)
-def _projection(system: System) -> str | None:
-    """A projected reference system as a text of PROJ; None where there is none."""
+def _projection(system: System) -> tuple[str, float] | None:
+    """A projected reference system as a text of PROJ, and metres of its unit; None without one."""
     crs = crs_of(system)
+    if crs is None or not crs.is_projected:
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such texts say less than WKT, and enough here
-        return crs.to_proj4() or None if crs is not None and crs.is_projected else None
+        text = crs.to_proj4()
+    return (text, crs.axis_info[0].unit_conversion_factor) if text else None
 
 
-def _size(group: VirtualGroup, path: str, dim: str, height: float) -> float:
-    """Metres of a unit of a coordinate; angles are those of a satellite that looks down."""
+def _size(group: VirtualGroup, path: str, dim: str, height: float, metres: float) -> float:
+    """What a unit of a coordinate is in the system's, whose unit has so many metres.
+
+    Angles are those of a satellite that looks down. Other units are the system's own.
+    """
     found = upward(group, path, dim)
     units = text_of(group[found].attrs, "units").strip().lower() if found else ""
-    return _RADIANS[units] * height if units in _RADIANS else _METRES.get(units, 1.0)
+    size = _RADIANS[units] * height if units in _RADIANS else _METRES.get(units, metres)
+    return size / metres

@@ -241,8 +241,8 @@ def _edges(part: Part, axis: int, labels: Labels | None) -> tuple[float, float]:
     else:
         chosen = values[max(0, along.start - 1) :][:2]
         step = float(chosen[1] - chosen[0])
-    steps = np.diff(chosen)
-    is_even = (abs(steps - step) <= _TOLERANCE * abs(step)).all()
+    even = chosen[0] + step * np.arange(len(chosen))
+    is_even = (abs(chosen - even) <= _TOLERANCE * abs(step)).all()
     if not (np.isfinite(step) and step != 0 and is_even):
         raise _refused(f"the coordinates of {dim} are not evenly spaced")
     return float(values[along.start] - step / 2), float(step)

@@ -15,7 +15,7 @@ from gridref.faces.web.look import LOOK_BYTES, MOST_ALONG, MOST_LOOK_BYTES, USUA
 from gridref.faces.web.meaning import array_at, below, groups_around, nexus_axis, stated
 from gridref.faces.web.part import Along, Part, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import compass_of, direction, text_of
+from gridref.model.conventions import BOUNDS, MissingValues, compass_of, direction, text_of
 
 MOST_LEVELS = 32
 _PREVIEWED_ALONG = 256
@@ -35,7 +35,7 @@ class Level:
     channels
         Which dimension has the channels of microscopy, and how each is shown; see `_channels`.
     attributes
-        Attributes of CF that say what its format states elsewhere.
+        Attributes of CF that say what its format states elsewhere; None for those that say nothing.
     steps
         Of a look at the array, for each dimension the first element and the step to the next one
         (`gridref.faces.web.look`); None for the array itself.
@@ -60,7 +60,8 @@ class Level:
         )
         channels = _channels(_multiscale(group, path), array.shape)
         earth = earth_of(group, path)
-        return cls(path, array.shape, array.dims, labels, earth, channels, stated(group, path))
+        attributes = _meant_attributes(group, path, array)
+        return cls(path, array.shape, array.dims, labels, earth, channels, attributes)
 
     def among(self, paths: Container[str]) -> Level:
         """It with only those coordinates that are there."""
@@ -101,6 +102,10 @@ class Level:
         """Whether its elements have latitudes and longitudes that no dimension has."""
         return bool(self.located_by) and not self.is_on_earth(group)
 
+    def is_placed(self, group: VirtualGroup) -> bool:
+        """Whether something says where its elements are on earth."""
+        return self.has_own_places(group) or not isinstance(self.grid_axes(group), str)
+
     def grid_axes(self, group: VirtualGroup) -> tuple[int, int] | str:
         """Rows and columns of a grid on earth, both with coordinates; or why there is none."""
         if self.is_on_earth(group):
@@ -113,6 +118,15 @@ class Level:
             if self.coordinates[axis] is None:
                 return f"dimension {self.dims[axis]} has no coordinates"
         return rows, columns
+
+
+def _meant_attributes(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, Any]:
+    """What the array's own attributes do not say, or say in vain: JSON has no types of numbers."""
+    known, attrs = MissingValues.of(array), array.attrs
+    is_bounded = (known.low, known.high) != (None, None)
+    vain = () if is_bounded else (name for name in BOUNDS if name in attrs)
+    elsewhere = {name: value for name, value in stated(group, path).items() if name not in attrs}
+    return {**elsewhere, **dict.fromkeys(vain)}
 
 
 def levels(group: VirtualGroup, path: str) -> list[Level]:
@@ -300,27 +314,37 @@ def _coordinate(group: VirtualGroup, path: str, dim: str) -> str | None:
     """
     named = _named(group, path, [dim, *text_of(group[path].attrs, "coordinates").split()], dim)
     around = groups_around(group, path)
-    return named or next(filter(None, (_times(*each, dim) for each in around)), None)
+    sized = _sized(group, path, dim)
+    return named or next(filter(None, (_times(*each, sized) for each in around)), None)
 
 
 def _named(group: VirtualGroup, path: str, names: Sequence[str], dim: str) -> str | None:
     """The first of these names that labels a dimension, in the array's group or one above."""
     folders = [folder for folder, _ in groups_around(group, path)]
     candidates = (below(folder, name) for name in names for folder in folders)
-    return next((each for each in candidates if each in group and _labels(group[each], dim)), None)
+    sized = _sized(group, path, dim)
+    return next(
+        (each for each in candidates if each in group and _labels(group[each], sized)), None
+    )
 
 
-def _labels(array: VirtualArray | VirtualGroup, dim: str) -> bool:
-    if not isinstance(array, VirtualArray):
+def _sized(group: VirtualGroup, path: str, dim: str) -> tuple[str, int]:
+    """A dimension and its length: coarser levels lie below labels of the finest one."""
+    array = array_at(group, path)
+    return dim, array.shape[array.dims.index(dim)]
+
+
+def _labels(array: VirtualArray | VirtualGroup, sized: tuple[str, int]) -> bool:
+    if not isinstance(array, VirtualArray) or array.dtype.kind not in "iuf":
         return False
-    return array.dims == (dim,) and array.dtype.kind in "iuf"
+    return [*zip(array.dims, array.shape, strict=True)] == [sized]
 
 
-def _times(folder: str, holder: VirtualGroup, dim: str) -> str | None:
+def _times(folder: str, holder: VirtualGroup, sized: tuple[str, int]) -> str | None:
     """Path of the only array of times along a dimension in a group."""
     found = [
         below(folder, name)
         for name, array in holder.arrays.items()
-        if _labels(array, dim) and " since " in text_of(array.attrs, "units")
+        if _labels(array, sized) and " since " in text_of(array.attrs, "units")
     ]
     return found[0] if len(found) == 1 else None

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import MissingValues, meant_dtype, text_of
+from gridref.model.conventions import UNIT_NS, MissingValues, meant_dtype, text_of
 
 # Arrays and groups by their paths
 
@@ -59,57 +59,55 @@ class Meaning:
     ----------
     meant
         The dtype, with the sign that ``_Unsigned`` gives.
-    missing
+    absent
         Numbers that stand for none.
-    low, high
-        The valid range, before unpacking.
     scale, offset
         What unpacks.
-    flags
-        Numbers that stand for categories; empty where there are none.
     """
 
     meant: np.dtype[Any]
-    missing: tuple[float, ...]
-    low: float
-    high: float
+    absent: MissingValues
     scale: float
     offset: float
-    flags: tuple[float, ...]
 
     @classmethod
     def of(cls, array: VirtualArray) -> Meaning:
         """The meaning that an array states."""
-        attrs, known = array.attrs, MissingValues.of(array)
         return cls(
             meant_dtype(array),
-            tuple(sorted(known.marks)),
-            -np.inf if known.low is None else known.low,
-            np.inf if known.high is None else known.high,
-            next(iter(_numbers(attrs, "scale_factor")), 1.0),
-            next(iter(_numbers(attrs, "add_offset")), 0.0),
-            tuple(_numbers(attrs, "flag_values")),
+            MissingValues.of(array),
+            next(iter(_numbers(array.attrs, "scale_factor")), 1.0),
+            next(iter(_numbers(array.attrs, "add_offset")), 0.0),
         )
 
-    def unpacked(self, stored: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    @property
+    def is_packed(self) -> bool:
+        """Whether stored numbers are others than those that people count."""
+        return (self.scale, self.offset) != (1.0, 0.0)
+
+    def unpacked(self, stored: NDArray[Any]) -> NDArray[Any]:
         """Numbers as people count them; NaN where there is none.
 
-        They are of 32 bits where stored numbers of 32 bits are not packed, else of 64.
+        They are floats of 32 bits where stored numbers of 32 bits are not packed, else of 64.
         """
-        if {stored.dtype.kind, self.meant.kind} == {"i", "u"}:
-            stored = stored.view(self.meant)
-        is_single = stored.dtype == np.float32 and (self.scale, self.offset) == (1.0, 0.0)
-        values: NDArray[np.floating[Any]] = (
-            stored.astype(np.float32) if is_single else stored.astype(np.float64)
-        )
-        absent = np.zeros(values.shape, bool)
-        for number in self.missing:
-            absent |= values == values.dtype.type(number)
-        if np.isfinite(self.low) or np.isfinite(self.high):
-            absent |= (values < self.low) | (values > self.high)
-        if not is_single and (self.scale, self.offset) != (1.0, 0.0):
+        stored = stored.view(self.meant) if stored.dtype.kind in "iu" else stored
+        is_single = stored.dtype == np.float32 and not self.is_packed
+        values: NDArray[Any] = stored.astype(np.float32 if is_single else np.float64)
+        if self.is_packed:
             values = values * self.scale + self.offset
-        values[absent] = np.nan
+        return self._known(values, stored)
+
+    def counted(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """The same, with integers that floats do not hold as integers of Python."""
+        if stored.dtype.kind not in "iu" or stored.dtype.itemsize < 8 or self.is_packed:
+            return self.unpacked(stored)
+        stored = stored.view(self.meant)
+        return self._known(stored.astype(object), stored)
+
+    def _known(self, values: NDArray[Any], stored: NDArray[Any]) -> NDArray[Any]:
+        absent = self.absent.among(stored)
+        if absent is not None:
+            values[absent] = np.nan
         return values
 
 
@@ -125,13 +123,21 @@ def _numbers(attrs: Mapping[str, Any], name: str) -> list[float]:
 def date_of(value: Any, attrs: Mapping[str, Any]) -> str | None:
     """A date of ISO 8601 that a stored time is; None where its units mean nothing."""
     calendar = text_of(attrs, "calendar") or "standard"
+    units, per_unit = units_of_dates(attrs)
     try:
-        date = cftime.num2date(
-            float(value), text_of(attrs, "units"), calendar, only_use_cftime_datetimes=True
-        )
+        number = float(value) / per_unit
+        date = cftime.num2date(number, units, calendar, only_use_cftime_datetimes=True)
         return str(date.isoformat()).removesuffix("T00:00:00")
     except (ValueError, OverflowError, TypeError, AttributeError):
         return None
+
+
+def units_of_dates(attrs: Mapping[str, Any]) -> tuple[str, float]:
+    """Units of dates that cftime knows, and how many of those stated are one of them."""
+    unit, since, date = text_of(attrs, "units").strip().partition(" ")
+    if UNIT_NS.get(unit.lower()) == 1:
+        return f"microseconds {date}", 1e3
+    return f"{unit}{since}{date}", 1.0
 
 
 # What ODIM_H5 and NeXus state

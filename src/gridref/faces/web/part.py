@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, number_of
-from gridref.faces.web.meaning import date_of
+from gridref.faces.web.meaning import date_of, units_of_dates
 from gridref.model.array import VirtualArray
 from gridref.model.conventions import compass_of, text_of
 from gridref.model.projection import SliceProjection
@@ -72,7 +72,8 @@ class Labels:
     def words(self, number: int) -> str:
         """A label, as a request may give it."""
         value = float(self.values[number])
-        return (date_of(value, self.attrs) if self.is_time else None) or f"{value:.9g}"
+        date = date_of(value, self.attrs) if self.is_time else None
+        return date or (f"{value:.0f}" if value.is_integer() else f"{value:.9g}")
 
     def found(self, text: str) -> Along:
         """The element, or elements, that a text asks for.
@@ -151,13 +152,13 @@ def _date_number(text: str, attrs: Mapping[str, Any]) -> float:
     year, month, day, hour, minute = (
         int(part or least) for part, least in zip(match.groups()[:5], (1, 1, 1, 0, 0), strict=True)
     )
-    second = float(match[6] or 0)
+    second, _, fraction = (match[6] or "0").partition(".")
+    parts = year, month, day, hour, minute, int(second), int(fraction.ljust(6, "0"))
     calendar = text_of(attrs, "calendar") or "standard"
+    units, per_unit = units_of_dates(attrs)
     try:
-        date = cftime.datetime(
-            year, month, day, hour, minute, int(second), int(second % 1 * 1e6), calendar=calendar
-        )
-        return float(cftime.date2num(date, text_of(attrs, "units"), calendar))
+        date = cftime.datetime(*parts, calendar=calendar)
+        return float(cftime.date2num(date, units, calendar)) * per_unit
     except (ValueError, OverflowError) as error:
         raise InvalidRequestError(f"{text!r} is not a date of this calendar: {error}") from error
 

@@ -83,10 +83,13 @@ class Series:
         for start, stop in _shorter(part.cuts(self.axis), max(1, _BATCH_ELEMENTS // self.n_each)):
             piece = part.with_along(self.axis, self.along[start:stop])
             stored = reader.read(part.array, piece.selection, name=part.path)
+            if not others:
+                yield start, meaning.counted(stored)
+                continue
             values = meaning.unpacked(stored)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing
-                yield start, np.nanmean(values, others, np.float64) if others else values
+                yield start, np.nanmean(values, others, np.float64)
 
 
 def _shorter(cuts: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
@@ -95,8 +98,10 @@ def _shorter(cuts: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
             yield first, min(stop, first + most)
 
 
-def numbers_of(values: NDArray[Any]) -> list[float | None]:
+def numbers_of(values: NDArray[Any]) -> list[float | int | None]:
     """Values with the fewest digits that no other number of their type has; None for none."""
+    if values.dtype == object:
+        return [number if isinstance(number, int) else None for number in values.tolist()]
     texts = values.astype(str).tolist()
     return [float(text) if text not in ("nan", "inf", "-inf") else None for text in texts]
 

@@ -182,8 +182,8 @@ class Ground:
 
     def around(self) -> float:
         """How many elements would be around the earth."""
-        west, _, east, _ = self.bounds()
-        return 360 * (len(self.columns.edges) - 1) / max(1e-9, east - west)
+        west, _, east, _ = self.bounds() if self.system else self.columns.edges[[0, 0, -1, 0]]
+        return float(360 * (len(self.columns.edges) - 1) / max(1e-9, east - west))
 
     def bounds(self) -> list[float]:
         """West, south, east and north of what is shown."""
@@ -199,8 +199,11 @@ class Ground:
             if not known.any():
                 return [-180.0, -MOST_LATITUDE, 180.0, MOST_LATITUDE]
             (west, south), (east, north) = found[:, known].min(1), found[:, known].max(1)
-        elif east - west >= 360 or east > 180:
-            west, east = (-180.0, 180.0) if east - west >= 180 else (west - 360, east - 360)
+        else:
+            turns = 360 * math.floor((west + 180) / 360)
+            west, east = west - turns, east - turns
+            if east > 180:  # it is on both sides of the date line
+                west, east = -180.0, 180.0
         least, most = (-180.0, -MOST_LATITUDE), (180.0, MOST_LATITUDE)
         corners = *np.maximum((west, south), least), *np.minimum((east, north), most)
         return [float(corner) for corner in corners]

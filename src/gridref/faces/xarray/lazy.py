@@ -28,9 +28,9 @@ from xarray.coding.strings import create_vlen_dtype
 from xarray.coding.variables import NativeEndiannessArray
 from xarray.core import indexing
 
-from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.model.array import CF_FLAGS, VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.conventions import PACKING_ATTRIBUTES
 from gridref.model.encoding import BLOSC_SHUFFLES, Codec, EdgePolicy, Encoding
 from gridref.model.indexing import isel
 from gridref.pickling import Picklable
