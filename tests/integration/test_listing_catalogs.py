@@ -431,9 +431,12 @@ def test_where_asks_for_what_is_known(tmp_path: Path) -> None:
     catalog = gridref.open_catalog(tmp_path / "cube").scan_values()
     raw = xr.open_dataset(catalog, engine="gridref", mask_and_scale=False)
     shown = xr.open_dataset(catalog, engine="gridref")
+    other = raw.copy()
+    other["v"].attrs = {**raw["v"].attrs, "scale_factor": 10.0}
     xr.testing.assert_identical(shown.gridref.where("v", "> 0.45"), shown.v.where(shown.v > 0.45))
     for dataset, name, message in (
         (raw, "v", "has _FillValue, scale_factor as attributes"),
+        (xr.decode_cf(other), "v", "is unpacked by other attributes"),
         (shown, "t", "is shown as datetime64"),
         (shown.copy().compute(), "v", "is loaded, not virtual"),
     ):

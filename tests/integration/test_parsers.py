@@ -372,6 +372,13 @@ def test_paths_are_renamed(path: Path, from_catalog: bool) -> None:
     assert not isinstance(dataset["plain"].data, virtualizarr.manifests.ManifestArray)
 
 
+def test_paths_of_what_the_engine_opened_are_not_renamed_unnoticed(path: Path) -> None:
+    with xr.open_dataset(path, engine="gridref") as opened:
+        with pytest.raises(InvalidRequestError, match="open_virtual_dataset, not in"):
+            opened.gridref.rename_paths(str(path))
+        opened.compute().gridref.rename_paths(str(path))
+
+
 def test_copies_by_xarray_are_not_refused(path: Path, tmp_path: Path) -> None:
     dataset = gridref.open_virtual_dataset(path)[["plain"]]
     dataset.to_zarr(tmp_path / "copy.zarr", zarr_format=3, consolidated=False)

@@ -266,6 +266,8 @@ def _along(
     if (off[:-1] <= _SAME_PIXEL).all() and off[-1] <= _CUT_PIXEL:
         return stated
     if n_labels > 1:
-        step = (ends[-1] - ends[0]) / (n_labels - 1)
-    is_even = np.abs(ends - (ends[0] + places * step)).max() <= _EVEN * abs(step)
+        whole = -2 if n_labels > 2 else -1  # the last of an overview may be of a cut pixel
+        step = (ends[whole] - ends[0]) / places[whole]
+    off = np.abs(ends - (ends[0] + places * step))
+    is_even = (off[:-1] <= _EVEN * abs(step)).all() and off[-1] <= _CUT_PIXEL * abs(step)
     return (float(ends[0] - 0.5 * step), float(step)) if is_even and step else None

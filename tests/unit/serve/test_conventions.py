@@ -108,6 +108,7 @@ STRAIGHT = "100 10 0 50 0 -20"
         pytest.param([105, 115, 125], [-20, 0, 20, 40], (10, 100, 20, -30), id="from the south"),
         pytest.param([115, 125, 135], [20, 0, -20, -40], (10, 110, -20, 30), id="moved"),
         pytest.param([105, 125, 145], [40, 0, -40, -80], (20, 95, -40, 60), id="in steps"),
+        pytest.param([105, 115, 122], [-20, 0, 20, 32], (10, 100, 20, -30), id="cut, from south"),
         pytest.param([105, 115, 135], [40, 20, 0, -20], None, id="uneven"),
         pytest.param([105, 115, 125], [40, 40, 40, 40], None, id="all alike"),
     ],

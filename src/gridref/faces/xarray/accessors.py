@@ -16,10 +16,11 @@ from gridref.api.each_chunk import with_renamed_sources
 from gridref.api.overlays import reading_costs
 from gridref.catalog.commit import write_catalog
 from gridref.catalog.statistics import Bound, boxes, parse_condition
+from gridref.combine.rules.packing import Packing
 from gridref.errors import InvalidRequestError
 from gridref.faces.picture import ChunkMap
 from gridref.faces.xarray.duck_array import VirtualDuckArray
-from gridref.faces.xarray.lazy import is_lazy
+from gridref.faces.xarray.lazy import attributes_now, is_lazy
 from gridref.faces.xarray.virtual_dataset import (
     ORIGINAL,
     Url,
@@ -58,6 +59,12 @@ def values_where(array: xr.DataArray, condition: str) -> xr.DataArray:
         raise InvalidRequestError(
             f"{array.name} {why}: statistics exist for unpacked numbers only"
             " (mask_and_scale=True), and not of times"
+        )
+    now = virtual.with_changes(attrs=attributes_now(array.variable, virtual))
+    if is_lazy(array.variable) and Packing.of(now) != Packing.of(virtual):
+        raise InvalidRequestError(
+            f"{array.name} is unpacked by other attributes than its files have, and than statistics"
+            " were made with: save() the dataset, and scan the values of that catalog"
         )
     nothing = xr.DataArray(np.zeros(0, array.dtype))
     filled = np.full(array.shape, np.nan, _kept(nothing, bounds).dtype)
@@ -143,12 +150,22 @@ class GridrefAccessor(_Written):
         ----------
         new
             The address of all files, or a function that gives it for each present one, a URI.
+
+        Raises
+        ------
+        InvalidRequestError
+            For a dataset that the engine opened.
         """
         renamed = self._dataset.copy()
         for variable in renamed.variables.values():
             variable.encoding.pop(ORIGINAL, None)  # loaded from the former files
-            duck = None if is_lazy(variable) else variable.data
-            if isinstance(duck, VirtualDuckArray):
+            if is_lazy(variable):
+                if virtual_array_of(variable) is not None:
+                    raise InvalidRequestError(
+                        "paths are renamed in datasets of gridref.open_virtual_dataset, not in"
+                        " those of the engine; gridref relocate changes those of a catalog"
+                    )
+            elif isinstance(duck := variable.data, VirtualDuckArray):
                 variable.data = duck.like(with_renamed_sources(duck.array, new))
         return renamed
 
