@@ -64,6 +64,11 @@ def test_modules_of_the_walks_exist() -> None:
         ("a limit on what a file, server or client of strangers may cost", "limits.py"),
         ("an error kind", "errors.py"),
         ("a web page", "faces/web/"),
+        ("how a read notices that a source changed", "io/identity.py"),
+        ("requests to servers: how many at once, retries, waits", "io/faults.py"),
+        ("which sources a catalog or references may read", "model/source_policy.py"),
+        ("lists of files (`--files-from`, `--inventory`)", "api/layout/listings.py"),
+        ("checksums and statistics of chunks", "api/each_chunk.py"),
     ],
 )
 def test_a_change_has_a_row(wanted: str, place: str) -> None:
