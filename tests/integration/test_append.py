@@ -807,6 +807,21 @@ def test_strict_readers_raise(months: list[Path], tmp_path: Path) -> None:
         gridref.open_catalog(tmp_path / "cube", pending="no")  # type: ignore[arg-type]
 
 
+def test_pending_stays_pending_whatever_fill_value_it_read_as(tmp_path: Path) -> None:
+    def write(first: int, fill: int) -> Path:
+        time = np.arange(first, first + 4.0), {"units": "days since 2000-01-01"}
+        v = ("time",), np.arange(4, dtype="i2"), {"_FillValue": np.int16(fill)}, {"fillvalue": fill}
+        return write_hdf5(tmp_path / f"{first}.h5", {"time": time}, {"v": v})
+
+    days = np.datetime64("2000-01-01") + np.arange(20)
+    catalog = gridref.build(write(0, -1), tmp_path / "cube", "time").declare("time", days)
+    catalog.append(write(4, -2))
+    strict = gridref.open_catalog(tmp_path / "cube", pending="raise")
+    np.testing.assert_array_equal(strict["v"][:8], [*range(4)] * 2)
+    with pytest.raises(BlockPendingError):
+        strict["v"][8:]
+
+
 def test_pending_is_not_missing(months: list[Path], tmp_path: Path) -> None:
     other = tmp_path / "other.nc"
     with xr.open_dataset(months[1], decode_times=False) as file:

@@ -252,6 +252,33 @@ def test_files_go_and_come_back_changed(tmp_path: Path, kind: str) -> None:
     assert gridref.open_catalog(tmp_path / "cube").info.digest == changed.info.digest
 
 
+def packed(folder: Path, number: int, scale: float) -> Path:
+    """A file of a cube of two members and two years; what all share is in each."""
+    labels = {"member": [number % 2], "time": 3.0 * (number // 2) + np.arange(3), "x": np.arange(4)}
+    values = np.arange(12, dtype="i2").reshape(1, 3, 4) + number
+    attrs = {"scale_factor": scale, "_FillValue": np.int16(-1)}
+    storage = {"fillvalue": -1}
+    path = folder / f"p{number}.h5"
+    return write_hdf5(path, labels, {"v": ([*labels], values, attrs, storage)})
+
+
+def test_a_cube_of_files_that_are_packed_otherwise(tmp_path: Path) -> None:
+    scales = [0.5, 0.25, 0.5, 0.25]
+    files = [packed(tmp_path, number, scale) for number, scale in enumerate(scales)]
+    options = by_name(concat_dim=["member", "time"], join="outer")
+    expected = gridref.build(files, tmp_path / "whole", **options)["v"][...]
+    catalog = gridref.build([files[3], files[0]], tmp_path / "cube", **options)
+    for file in files[1:3]:  # each one comes where a hole was
+        catalog = catalog.append(file)
+    np.testing.assert_array_equal(catalog["v"][...], expected)
+    digest = catalog.info.digest
+    catalog = catalog.relocate(identity="strict")  # which writes all rows, in another order
+    assert catalog.remove(files[2]).append(files[2]).info.digest == digest
+    for number, scale in enumerate(scales):
+        packed(tmp_path, number, 2 * scale)
+    np.testing.assert_array_equal(catalog.refresh()["v"][...], 2 * expected)
+
+
 def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     """A tile that lies elsewhere by now: where the others lay is not known to be right any more."""
     files = [tile(tmp_path, number, 0) for number in range(4)]

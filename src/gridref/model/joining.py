@@ -160,10 +160,13 @@ def same_scalar(one: Any, other: Any, dtype: np.dtype[Any]) -> bool:
     return element_bytes(one, dtype) == element_bytes(other, dtype)
 
 
-def recast(array: VirtualArray, dtype: np.dtype[Any], fill_value: Any) -> VirtualArray:
+def recast(
+    array: VirtualArray, dtype: np.dtype[Any], fill_value: Any, *, keeps_absent: bool = False
+) -> VirtualArray:
     """The same values in another dtype, with another fill value for arrays yet to be added.
 
-    Stored chunks are cast on reading. Absent elements still read as the old fill value.
+    Stored chunks are cast on reading. Absent elements still read as the old fill value. If it means
+    what the new one does, `keeps_absent` leaves missing blocks as they are.
 
     Raises
     ------
@@ -180,7 +183,8 @@ def recast(array: VirtualArray, dtype: np.dtype[Any], fill_value: Any) -> Virtua
         raise NotRepresentableError(
             f"strings of variable length cannot become {dtype} with fill value {fill_value!r}"
         )
-    if not same_scalar(cast_scalar(array.fill_value, dtype), fill_value, dtype):
+    same_fill = same_scalar(cast_scalar(array.fill_value, dtype), fill_value, dtype)
+    if not (same_fill or keeps_absent):
         array = _with_real_blocks(array)
     encodings = tuple(_with_fill(encoding, array.fill_value) for encoding in array.encodings)
     return array.with_changes(dtype=dtype, fill_value=fill_value, encodings=encodings)

@@ -247,7 +247,9 @@ def as_floats(
     known
         The encodings that others got, filled here: similar files share one.
     """
-    floats = recast(array, dtype, dtype.type(np.nan))
+    fill = array.fill_value
+    is_missing = bool(fill != fill) or fill in unpacking.fill_values
+    floats = recast(array, dtype, dtype.type(np.nan), keeps_absent=is_missing)
     if unpacking == Unpacking(dtype=unpacking.dtype):
         return floats
     for encoding in floats.encodings:
