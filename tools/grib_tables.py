@@ -154,6 +154,16 @@ def named(folder: str, what: str) -> dict[str, list]:
     return found
 
 
+def levels(folder: str, edition: str) -> list:
+    """Conditions and names of the kinds of levels."""
+    what = "typeOfLevel" if edition == "grib1" else "typeOfLevelConcept"
+    return [
+        [{k: number(v) for k, v in conditions.items()}, name]
+        for name, conditions in entries(f"{folder}/{what}.def")
+        if known(conditions)
+    ]
+
+
 def main() -> None:
     tables: dict = {"eccodes": {"version": eccodes.codes_get_api_version()}}
     for edition in ("grib1", "grib2"):
@@ -165,14 +175,8 @@ def main() -> None:
             for what in ("cfVarName", "cfName"):
                 if rows := named(folder, what):
                     tables[f"{edition}/{centre}/{what}"] = rows
-        levels = "typeOfLevel" if edition == "grib1" else "typeOfLevelConcept"
-        tables[f"{edition}/levels"] = {
-            "all": [
-                [{k: number(v) for k, v in conditions.items()}, name]
-                for name, conditions in entries(f"{edition}/{levels}.def")
-                if known(conditions)
-            ]
-        }
+            if rows := levels(folder, edition):
+                tables[f"{edition}/{centre}/levels"] = {"all": rows}
     with zipfile.ZipFile(TARGET, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name, rows in tables.items():
             lines = [f"\n{key}\t{json.dumps(rows[key], separators=(',', ':'))}" for key in rows]

@@ -534,6 +534,38 @@ def test_members_beside_a_field_of_no_ensemble_are_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("keys", "place"),
+    [
+        ({"centre": "kwbc", "typeOfFirstFixedSurface": 200}, "atmosphereSingleLayer"),
+        ({"centre": "kwbc", "typeOfFirstFixedSurface": 220}, "planetaryBoundaryLayer"),
+        ({"centre": "edzw", "typeOfFirstFixedSurface": 200}, "level_200"),
+        ({"typeOfFirstFixedSurface": 151, "typeOfSecondFixedSurface": 151}, "soilLayer"),
+        ({"typeOfFirstFixedSurface": 152, "typeOfSecondFixedSurface": 152}, "seaIceLayer"),
+        ({"typeOfFirstFixedSurface": 109}, "potentialVorticity"),
+    ],
+)
+def test_kinds_of_levels_of_centres_and_numbers_of_layers(
+    tmp_path: Path, keys: dict[str, Any], place: str
+) -> None:
+    first, second = "FirstFixedSurface", "SecondFixedSurface"
+    layers = [
+        {f"scaleFactorOf{first}": 0, f"scaledValueOf{first}": number}
+        | {f"scaleFactorOf{second}": 0, f"scaledValueOf{second}": number + 1}
+        for number in (1, 2)
+    ]
+    if len(keys) == 1 or "centre" in keys:
+        layers = [{f"scaleFactorOf{first}": 9, f"scaledValueOf{first}": 2000}]
+    fields = [message(None, "regular_ll_sfc_grib2", **keys, **layer) for layer in layers]
+    path = write_grib(tmp_path / "a.grib2", *fields)
+    group = gridref.scan(path)
+    assert [*group.groups] == [place]
+    if place != "level_200":
+        assert assert_as_in_eccodes(path, group) == len(fields)
+    if len(layers) == 2:
+        assert group[place].arrays[place][...].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
     ("kind", "level", "units"),
     [
         (112, "depthBelowLandLayer", "cm"),

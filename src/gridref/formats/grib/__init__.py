@@ -60,6 +60,8 @@ _AXES = {
 }
 """Levels that are a dimension even where a file has one of them."""
 _HEIGHTS = "heightAboveGroundLayer"
+_NUMBERED = {"soilLayer", "snowLayer", "seaIceLayer", "oceanModelLayer"}
+"""Layers between numbered surfaces: the lower one, which has the number of the layer, counts."""
 _ORDERED = 241
 """Number of the kind of level that is an ordered sequence of data (WMO, code table 4.5)."""
 _NAMES_BYTES = 4000
@@ -261,7 +263,7 @@ def _level_label(product: Product, level: str) -> float | None:
     """The upper level of a layer, as in cfgrib; above the ground the larger height."""
     if level == _HEIGHTS and product.level is not None and product.bottom is not None:
         return max(product.level, product.bottom)
-    return product.level
+    return product.bottom if level in _NUMBERED else product.level
 
 
 def _named(product: Product) -> tuple[str, Parameter]:

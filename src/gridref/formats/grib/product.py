@@ -67,7 +67,7 @@ _PERCENTILES = {6, 10}
 _INTERVALS = {8: 0, 9: 13, 10: 1, 11: 3, 12: 2, 42: 0, 43: 3, 46: 0, 47: 3, 61: 10}
 """Octets between the second surface and the end of the interval, by template."""
 _SATELLITE = 32
-_PRESSURE = 100
+_PRESSURE, _VORTICITY = 100, 109
 _TWOS = 0xFF
 
 ALL_PROCESSINGS = "statisticalProcessings"
@@ -274,13 +274,13 @@ def _surfaces(octets: _Section) -> dict[str, int | None]:
 
 
 def _level(surfaces: Mapping[str, int | None], which: str) -> float | None:
-    """The level of a surface; pressures in hPa."""
-    level = _scaled(
-        surfaces[f"scaleFactorOf{which}FixedSurface"],
-        surfaces[f"scaledValueOf{which}FixedSurface"],
-    )
-    pressure = surfaces[f"typeOf{which}FixedSurface"] == _PRESSURE
-    return level / 100 if pressure and level is not None else level
+    """The level of a surface; pressures in hPa, potential vorticity in 1e-9 K m2 kg-1 s-1."""
+    kind = surfaces[f"typeOf{which}FixedSurface"]
+    factor = surfaces[f"scaleFactorOf{which}FixedSurface"]
+    if kind == _VORTICITY:
+        factor = (factor or 0) - 9
+    level = _scaled(factor, surfaces[f"scaledValueOf{which}FixedSurface"])
+    return level / 100 if kind == _PRESSURE and level is not None else level
 
 
 def _kind(template: int, octets: _Section, keys: dict[str, KeyValue]) -> str:
@@ -551,7 +551,8 @@ def parameter_of(product: Product) -> Parameter:
 
 def level_type(product: Product) -> str:
     """The kind of level, like ``"isobaricInhPa"``; `UNKNOWN` if the tables do not have it."""
-    found = _best(_entries(f"grib{product.edition}/levels", "all"), product.keys)
+    centre = CENTRES.get(product.centre, "")
+    found = _best(_both(f"grib{product.edition}", centre, "/levels", "all"), product.keys)
     return str(found[0]) if found else UNKNOWN
 
 
