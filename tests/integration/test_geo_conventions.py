@@ -144,6 +144,38 @@ def test_what_is_joined_or_selected_is_where_its_labels_are(tmp_path: Path) -> N
     check_places(tmp_path / "part.gridref")
 
 
+def gdal_transform(group: Any, path: Path) -> rasterio.Affine:
+    """Where GDAL puts the first pixel of a NetCDF file that xarray writes of a group."""
+    with xr.open_dataset(group, engine="gridref") as ds:
+        ds.to_netcdf(path)
+    with rasterio.open(path) as shown:
+        return shown.transform
+
+
+def test_gdal_puts_netcdf_of_what_is_joined_or_selected_there(tmp_path: Path) -> None:
+    rows = [write_tile(tmp_path / f"{n}.tif", 40 * n, 0, (40, 32), nodata=0) for n in range(2)]
+    _, whole = merging.merge(rows)
+    gridref.build(rows[::-1], tmp_path / "rows.gridref", "y")
+    assert gdal_transform(tmp_path / "rows.gridref", tmp_path / "rows.nc") == whole
+    nested = gridref.open_virtual_mfdataset(rows[::-1], "y", combine="nested")
+    assert "GeoTransform" not in nested["spatial_ref"].attrs  # rows are not in their order
+    virtual = gridref.open_virtual_dataset(rows[1])
+    part = {"x": slice(3, None, 2), "y": slice(6, None)}
+    virtual.isel(part).gridref.save(tmp_path / "part.gridref")
+    moved = whole @ rasterio.Affine.translation(2.5, 46) @ rasterio.Affine.scale(2, 1)
+    assert gdal_transform(tmp_path / "part.gridref", tmp_path / "part.nc") == moved
+    virtual.isel(y=slice(None, None, -1)).gridref.save(tmp_path / "turned.gridref")
+    with rasterio.open(rows[1]) as tile:
+        assert gdal_transform(tmp_path / "turned.gridref", tmp_path / "turned.nc") == tile.transform
+
+
+def test_transposed_images_have_no_rows_and_columns(tmp_path: Path) -> None:
+    tile = write_tile(tmp_path / "a.tif", 0, 0, (16, 24), nodata=0)
+    gridref.open_virtual_dataset(tile).transpose("band", "x", "y").gridref.save(tmp_path / "turned")
+    shown = zarr.open_group(gridref.open_store(tmp_path / "turned"), mode="r")
+    assert not any(key.startswith("spatial:") for key in shown.attrs)
+
+
 def test_rows_that_gdal_writes_from_south_to_north(tmp_path: Path) -> None:
     image = write_tile(tmp_path / "image.tif", 0, 0, (16, 24), nodata=0)
     rasterio.shutil.copy(image, tmp_path / "image.nc", driver="netCDF")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridref.combine.boxes import lay
 from gridref.combine.columns import Column, Notes, columns_of
@@ -35,6 +36,7 @@ from gridref.combine.rules.dimensions import (
     static_array,
 )
 from gridref.combine.rules.flags import resolve_flags
+from gridref.combine.rules.georeference import with_moved_transforms
 from gridref.combine.rules.joined_labels import (
     LabelPositions,
     advice_for_labels,
@@ -352,4 +354,12 @@ def combine_level(
     attrs = with_told_names(attrs, arrays, wide, task.notes)
     for dim in reversed(task.placement.new):
         attrs = stacked_attributes(attrs, dim)
+
+    def labels_of(dim: str) -> NDArray[Any] | None:
+        labels = arrays.get(dim)
+        if labels is None or not labels.is_index(dim) or not task.values.available(labels):
+            return None
+        return None if {"scale_factor", "add_offset"} & {*labels.attrs} else task.values.of(labels)
+
+    arrays = with_moved_transforms(arrays, labels_of)
     return VirtualGroup(arrays, attrs=attrs), wide, here, passed

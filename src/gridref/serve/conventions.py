@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import GridrefError
 from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
-from gridref.model.conventions import authority_code, geotransform, text_of, wkt_of
+from gridref.model.conventions import authority_code, direction, geotransform, text_of, wkt_of
 
 type Read = Callable[[VirtualArray, Any], NDArray[Any]]
 """Reads a selection of an array."""
@@ -212,6 +212,9 @@ class _Part:
         assert numbers is not None
         x0, a, b, y0, d, e = numbers  # GDAL's order
         (y, x), (rows, columns) = self._dims, self._shape
+        ways = [direction(self._arrays[dim].attrs) for dim in self._dims if dim in self._arrays]
+        if ways == ["x", "y"]:
+            return None  # transposed: rows are columns of the transform
         if not b and not d:
             along_x = _along(self._arrays.get(x), (x0, a), self._read)
             along_y = _along(self._arrays.get(y), (y0, e), self._read)

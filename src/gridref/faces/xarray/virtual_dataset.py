@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from xarray.indexes import Index, PandasIndex
 
 from gridref.api.decoding import coordinate_names, decoded
+from gridref.combine.rules.georeference import with_moved_transforms
 from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.faces.xarray.duck_array import (
     LOAD_LIMIT_BYTES,
@@ -283,6 +284,10 @@ def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
         if "units" not in array.attrs and is_time_like(own) and units_of(own) != units_of(parent):
             arrays[name] = array.with_changes(attrs={**array.attrs, **own})
     attrs = {str(name): value for name, value in dataset.attrs.items()}
+    index = dataset.xindexes
+    arrays = with_moved_transforms(
+        arrays, lambda dim: dataset[dim].values if dim in index else None
+    )
     arrays, others = _with_coordinates(arrays, dataset)
     if others and "coordinates" not in attrs:
         attrs["coordinates"] = " ".join(others)
