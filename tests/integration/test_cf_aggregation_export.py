@@ -135,6 +135,18 @@ def test_what_cannot_be_said_is_refused_and_nothing_written(cube: str, tmp_path:
         gridref.interchange.to_cf_aggregation(unlike, tmp_path / "all.nc")
 
 
+def test_chunks_of_zarr_are_no_fragments(tmp_path: Path) -> None:
+    """Each chunk is a file, which has no variables: small arrays are written by value."""
+    dataset = xr.Dataset({"a": ("x", np.arange(12.0))}, {"b": ("x", np.arange(12))})
+    dataset.to_zarr(tmp_path / "a.zarr", consolidated=False)
+    group = gridref.scan(tmp_path / "a.zarr")
+    to_cf_aggregation = gridref.interchange.to_cf_aggregation
+    with pytest.raises(NotRepresentableError, match=r"a: .*/c/0 is no file with variables"):
+        to_cf_aggregation(group, tmp_path / "a.nc", inline_limit=0)
+    assert to_cf_aggregation(group, tmp_path / "a.nc") == {}
+    xr.testing.assert_equal(xr.open_dataset(tmp_path / "a.nc"), dataset)
+
+
 def test_units_that_were_converted_are_refused(tmp_path: Path) -> None:
     for number, units in enumerate(("K", "degC")):
         values = field_of(f"t{number}", 3) - 273.15 * number

@@ -610,7 +610,9 @@ def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> 
         rest = dict(attrs)
         dims = rest.pop("_ARRAY_DIMENSIONS", None)
         fill = _fill_value(document.get("fill_value"), stored)
-        if document.get("fill_value") is not None and dtype.kind in "biufc":
+        # An empty text, which zarr-python writes unasked, stays a text.
+        is_stated = document.get("fill_value") is not None and dtype.kind in "biufc"
+        if is_stated or (dtype.kind in "UT" and str(fill)):
             rest.setdefault("_FillValue", fill)
         separator = str(document.get("dimension_separator", "."))
         grid = ChunkGrid.regular(shape, [max(1, length) for length in chunks])

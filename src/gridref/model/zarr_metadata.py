@@ -30,6 +30,13 @@ _NUMBER_NAMES = {
 }
 _NUMBERS = {name: np.dtype(code) for code, name in _NUMBER_NAMES.items()}
 _TIMES = {"M": "numpy.datetime64", "m": "numpy.timedelta64"}
+_MEMBERS = frozenset(
+    {
+        *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
+        *("fill_value", "codecs", "attributes", "storage_transformers", "dimension_names"),
+    }
+)
+"""Members of a document. Others may change what chunks mean, unless they say that they do not."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,10 @@ class ArrayMetadata:
             raise InvalidRequestError("not the metadata of a Zarr v3 array")
         if document.get("storage_transformers"):
             raise InvalidRequestError("storage transformers are not supported")
+        for name in document.keys() - _MEMBERS:
+            value = document[name]
+            if not isinstance(value, Mapping) or value.get("must_understand") is not False:
+                raise InvalidRequestError(f"the member {name[:100]!r} of its metadata is not known")
         try:
             shape = [int(extent) for extent in document["shape"]]
             dtype = data_type_from_json(document["data_type"])

@@ -9,6 +9,7 @@ import fsspec
 import numcodecs
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 from zarr.codecs import BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec
 from zarr.core.dtype import VariableLengthBytes
@@ -235,6 +236,18 @@ def test_version_2_fills_of_big_endian_structs_and_complex_numbers(tmp_path):
     group.create_array("c", dtype=">c16", fill_value=1 - 2j, **options)
     assert read(gridref.scan(tmp_path / "s.zarr")["p"]).tolist() == struct_array[...].tolist()
     assert check(tmp_path / "s.zarr", "c").attrs["_FillValue"] == 1 - 2j
+
+
+@pytest.mark.parametrize("kind", ["U2", object])
+def test_missing_texts_of_version_2_are_missing_as_in_xarray(tmp_path, kind):
+    dataset = xr.Dataset({"a": ("x", np.array(["ab", "NA", ""], kind))})
+    encoding = {"a": {"_FillValue": "NA"}}
+    dataset.to_zarr(tmp_path / "a.zarr", zarr_format=2, encoding=encoding)
+    expected = xr.open_zarr(tmp_path / "a.zarr").load()
+    assert expected["a"].isnull().values.tolist() == [False, True, False]
+    xr.testing.assert_equal(xr.open_dataset(tmp_path / "a.zarr", engine="gridref"), expected)
+    store = gridref.open_store(gridref.scan(tmp_path / "a.zarr"))
+    xr.testing.assert_equal(xr.open_zarr(store, consolidated=False).load(), expected)
 
 
 def test_dates_become_integers_with_units(tmp_path):

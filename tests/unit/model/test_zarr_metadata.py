@@ -136,6 +136,7 @@ def test_attributes_are_strict_json() -> None:
         ({"zarr_format": 2}, "not the metadata of a Zarr v3 array"),
         ({"data_type": "float13"}, "unknown Zarr data type 'float13'"),
         ({"storage_transformers": [{"name": "x"}]}, "storage transformers"),
+        ({"packing": {"name": "x"}}, "the member 'packing' of its metadata is not known"),
         ({"chunk_grid": {"name": "hexagonal"}}, "unknown chunk grid"),
         ({"fill_value": "x"}, "bad Zarr array metadata"),
         ({"shape": None}, "bad Zarr array metadata"),
@@ -147,6 +148,13 @@ def test_bad_documents(change: dict[str, Any], message: str) -> None:
     ).to_json()
     with pytest.raises(InvalidRequestError, match=message):
         ArrayMetadata.from_json({**good, **change})
+
+
+def test_members_that_need_not_be_understood_are_left_out() -> None:
+    grid = ChunkGrid.regular((4,), (2,))
+    document = ArrayMetadata(np.dtype("f4"), grid, (Codec("bytes"),), 0, None, {}).to_json()
+    extended = {**document, "about": {"must_understand": False, "by": "x"}}
+    assert ArrayMetadata.from_json(extended).to_json() == document
 
 
 def test_chunk_keys() -> None:

@@ -24,7 +24,7 @@ from gridref.api.scan import RunOptions, outcomes
 from gridref.catalog.folder import publish_file
 from gridref.catalog.listing import manifest_rows
 from gridref.combine.rules.packing import Packing, float_dtype
-from gridref.errors import GridrefError, NotRepresentableError, ScanError
+from gridref.errors import GridrefError, NotRepresentableError, ScanError, SourceFormatError
 from gridref.extras import missing_package
 from gridref.faces.exports.references import INLINE_LIMIT_BYTES, is_nameable, refuse
 from gridref.formats import ScanOptions
@@ -372,6 +372,11 @@ def whole_fragments(
         for block, source in enumerate(sources):
             wanted.setdefault(source.url, []).append((path, block))
     for url, group in _scanned([*wanted], storage_options):
+        if isinstance(group, SourceFormatError):  # like chunks of Zarr, which are a file each
+            paths = {path for path, _ in wanted[url]} & found.keys()
+            reasons |= dict.fromkeys(paths, f"{shown_address(url)} is no file with variables")
+            found = {path: own for path, own in found.items() if path not in paths}
+            continue
         for path, block in wanted[url]:
             if path in found:
                 one = found[path]
@@ -386,11 +391,11 @@ def whole_fragments(
 
 def _scanned(
     urls: list[str], storage_options: Mapping[str, Any] | None
-) -> Iterator[tuple[str, VirtualGroup]]:
-    """The groups of files; what they hold beside does not matter."""
+) -> Iterator[tuple[str, VirtualGroup | SourceFormatError]]:
+    """The groups of files, or why one is none; what they hold beside does not matter."""
     options = ScanOptions(on_unsupported="skip", storage_options=storage_options)
     for url, outcome in outcomes(urls, options, RunOptions()):
-        if isinstance(outcome, GridrefError):
+        if isinstance(outcome, GridrefError) and not isinstance(outcome, SourceFormatError):
             raise outcome
         yield url, outcome
 
