@@ -593,6 +593,25 @@ def test_levels_of_edition_1_have_their_own_units(
             gridref.scan(path)
 
 
+def test_negative_potential_vorticity(tmp_path: Path) -> None:
+    """As on the southern hemisphere; wgrib reads it so, eccodes as large numbers."""
+    first = "FirstFixedSurface"
+    keys = {f"typeOf{first}": 109, f"scaleFactorOf{first}": 9, f"scaledValueOf{first}": 500}
+    old = {"indicatorOfTypeOfLevel": 117, "level": 500}
+    for edition, own, at in ((1, old, 18), (2, keys, None)):
+        path = tmp_path / f"{edition}.grib"
+        write_grib(path, message(None, f"regular_ll_sfc_grib{edition}", **own))
+        raw = bytearray(path.read_bytes())
+        raw[at or raw.index(bytes([109, 9, 0, 0, 1, 244])) + 2] |= 0x80
+        path.write_bytes(
+            raw
+            + write_grib(path, message(None, f"regular_ll_sfc_grib{edition}", **own)).read_bytes()
+        )
+        group = gridref.scan(path)
+        assert group["potentialVorticity"].arrays["potentialVorticity"][...].tolist() == [-500, 500]
+        assert gridref.verify(group, all=True).ok
+
+
 def test_windows_whose_end_never_was_computed(tmp_path: Path) -> None:
     keys = {"productDefinitionTemplateNumber": 8, "typeOfStatisticalProcessing": 1}
     length = {"forecastTime": 3, "indicatorOfUnitForTimeRange": 1, "lengthOfTimeRange": 6}

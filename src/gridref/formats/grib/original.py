@@ -171,8 +171,11 @@ def _labels(field: Any) -> tuple[int, dict[str, Any]]:
     step = key("endStep")
     if step is not None and abs(step) < _MOST_SECONDS:
         labels |= {"step": step, "valid_time": time + step}
-    if (key("scaledValueOfFirstFixedSurface") or 0) < 1 << 31:  # negative ones are taken for large
-        labels[key("typeOfLevel", str)] = key("level", float)
+    kind = key("typeOfLevel", str)
+    top = 15 if kind == "potentialVorticity" and key("edition") == 1 else 31
+    # It takes negative levels for large ones.
+    if (key("scaledValueOfFirstFixedSurface") or key("level") or 0) < 1 << top:
+        labels[kind] = key("level", float)
     found = {name: value for name, value in labels.items() if value is not None}
     return len(_rows_and_columns(field)) or 1, found
 

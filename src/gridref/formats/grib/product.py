@@ -416,7 +416,8 @@ def product_1(section: bytes) -> Product:
     unit, first, second, indicator = section[17], section[18], section[19], section[20]
     kind = section[9]
     is_layer = kind in _LAYERS_1
-    value = int.from_bytes(section[10:12], "big")
+    octets = section[10:12]
+    value = int.from_bytes(octets, "big")
     keys: dict[str, KeyValue] = {
         "table2Version": section[3],
         "indicatorOfParameter": section[8],
@@ -443,7 +444,7 @@ def product_1(section: bytes) -> Product:
         subcentre=section[25],
         tables_version=section[3],
         keys=keys,
-        level=float(section[10]) if is_layer else float(value),
+        level=float(section[10] if is_layer else signed(octets) if kind == _VORTICITY_1 else value),
         bottom=float(section[11]) if is_layer else None,
         time=int(start.timestamp()),
         step=step,
@@ -455,6 +456,8 @@ def product_1(section: bytes) -> Product:
 
 _LAYERS_1 = {101, 104, 106, 108, 110, 112, 114, 116, 120, 121, 128, 141}
 """Code table 3: layers, whose two octets are two levels."""
+_VORTICITY_1 = 117
+"""Potential vorticity, whose sign NCEP writes as the first bit."""
 _MEMBERS = dict.fromkeys(
     (1, 2, 5, 7, 10, 13, 14, 18, 19, 26, 27, 28, 29, 30, 31, 32, 36, 37, 40, 50), 1
 ) | dict.fromkeys((12, 15, 16, 23), 2)
