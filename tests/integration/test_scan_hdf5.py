@@ -598,6 +598,22 @@ def test_what_lies_in_a_heap_is_an_attribute(tmp_path: Path, libver: str) -> Non
     assert attrs["nothing"] == ""
 
 
+def test_no_elements_of_a_structure(tmp_path: Path) -> None:
+    text = h5t.C_S1.copy()
+    text.set_size(4)
+    kind = h5t.create(h5t.COMPOUND, 8)
+    kind.insert(b"text", 0, text)
+    kind.insert(b"number", 4, h5t.STD_I32LE)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        h5a.create(file.id, b"none", kind, h5s.create_simple((0,)))
+        h5d.create(file.id, b"ragged", h5t.vlen_create(kind), h5s.create_simple((2,)))
+    group = scan(tmp_path / "a.h5")
+    assert group.attrs["none"].shape == (0,)
+    assert group.attrs["none"].dtype.names == ("text", "number")
+    assert array_of(group, "ragged").shape == (0,)
+    assert read_slowly(array_of(group, "ragged_row_size")).tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("libver", LIBVERS)
 @pytest.mark.parametrize("tracked", [False, True])
 def test_many_attributes_keep_their_order(tmp_path: Path, libver: str, tracked: bool) -> None:

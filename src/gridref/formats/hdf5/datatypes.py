@@ -647,6 +647,8 @@ def converted(raw: bytes, element: ElementType, n_elements: int) -> NDArray[Any]
     size = n_elements * element.itemsize
     if len(raw) < size:
         raise SourceFormatError(f"{len(raw)} of {size} bytes of elements are there")
+    if not n_elements:
+        return np.zeros(0, element.dtype)
     if element.members:
         return _struct_values(raw[:size], element, n_elements)
     if element.is_plain:
