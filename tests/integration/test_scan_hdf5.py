@@ -104,6 +104,28 @@ def test_layouts(tmp_path: Path, libver: str, userblock: int) -> None:
     assert array_of(group, "long").encodings[0].chunk_shape == (100,)
 
 
+@pytest.mark.parametrize("libver", [h5py.h5f.LIBVER_EARLIEST, h5py.h5f.LIBVER_LATEST])
+@pytest.mark.parametrize("widths", [(4, 4), (8, 4), (4, 8)])
+def test_narrow_addresses_and_lengths(tmp_path: Path, widths: tuple[int, int], libver: int) -> None:
+    path = tmp_path / "a.h5"
+    creation = h5p.create(h5p.FILE_CREATE)
+    creation.set_sizes(*widths)
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_libver_bounds(libver, h5py.h5f.LIBVER_LATEST)
+    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
+    with h5py.File(h5py.h5f.create(bytes(path), fcpl=creation, fapl=access)) as file:
+        group = file.create_group("group", track_order=True)
+        for number in range(40):
+            group[f"{40 - number}"] = number
+            group.attrs[f"{number}"] = number
+        file["text"] = ["a", "bc"]
+        chunked = file.create_dataset("chunked", data=numbers(9, 8), chunks=(2, 3), shuffle=True)
+        file["region"] = np.array([chunked.regionref[1:3]], h5py.regionref_dtype)
+    group = assert_equals_h5py(path)
+    assert len(group.all_arrays()) == 43
+    assert [*group["group"].attrs.values()] == [*range(40)]
+
+
 def test_contiguous_data_is_split_evenly_where_possible(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:

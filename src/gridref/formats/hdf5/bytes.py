@@ -283,7 +283,7 @@ def _read_old(
         chunk_btree_k = max(1, cursor.take(2))
         cursor.take(2)
     declared, _, end, driver = (cursor.take(offset_bytes) for _ in range(4))
-    cursor.take(offset_bytes)  # the name of the root group
+    cursor.take(length_bytes)  # the name of the root group
     root = cursor.take(offset_bytes)
     file = Hdf5Bytes(
         reader, base_address, offset_bytes, length_bytes, chunk_btree_k, root, end - declared

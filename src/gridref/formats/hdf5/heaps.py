@@ -238,6 +238,7 @@ _MASK_BYTES = 4
 _MAX_DIRECT_BYTES = 1 << 31
 _MOST_TINY_SHORT = 17
 _MAX_NESTED = 64
+_MAX_HEAP_BITS = 64  # HDF5 makes heaps of 40 bits even in files with lengths of 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +329,7 @@ class FractalHeap:
                 for size in (sizes.width, sizes.first_block, sizes.max_direct)
             )
             and sizes.first_block <= sizes.max_direct <= _MAX_DIRECT_BYTES
-            and sizes.max_direct.bit_length() <= sizes.max_bits <= 8 * self._file.length_bytes
+            and sizes.max_direct.bit_length() <= sizes.max_bits <= _MAX_HEAP_BITS
         )
         if not sizes_fit:
             raise cursor.error("declares blocks of sizes that cannot be")
@@ -511,6 +512,7 @@ def _read_header(file: Hdf5Bytes, address: int) -> FieldCursor:
 _FIRST_READ_BYTES = 4096
 _INTEGERS = {2: "H", 4: "I", 8: "Q"}
 _COLLECTION = "a collection of the global heap"
+_HEAD_BYTES = 16  # of a collection, and of an object: whole words, even if lengths are shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -609,20 +611,20 @@ class GlobalHeap:
         self._spend(max(size, len(head)), address)
         data = head[:size] if size <= len(head) else file.read(address, size, _COLLECTION)
         objects = FORMS.find((_Collection, width), data)
-        return _Collection(data, _objects(data, 8 + width, width) if objects is None else objects)
+        return _Collection(data, _objects(data, width) if objects is None else objects)
 
 
-def _objects(data: bytes, position: int, width: int) -> dict[int, tuple[int, int]]:
+def _objects(data: bytes, width: int) -> dict[int, tuple[int, int]]:
     """First byte and length of each object of a collection that is inside it."""
     objects: dict[int, tuple[int, int]] = {}
     differing: list[slice] = []
-    header_bytes = 8 + width
-    while position + header_bytes <= len(data):
+    position = _HEAD_BYTES
+    while position + _HEAD_BYTES <= len(data):
         index = int.from_bytes(data[position : position + 2], "little")
-        start = position + header_bytes
-        length = int.from_bytes(data[position + 8 : start], "little")
+        start = position + _HEAD_BYTES
+        length = int.from_bytes(data[position + 8 : position + 8 + width], "little")
         if index == 0:  # free space, whose length includes its header
-            if length < header_bytes:
+            if length < _HEAD_BYTES:
                 break
             differing.append(slice(start, min(position + length, len(data))))
             position += length

@@ -291,12 +291,13 @@ def _symbols(file: Hdf5Bytes, address: int, heap: LocalHeap) -> Iterator[Link]:
     cursor.expect(b"SNOD\1", "signature and version")
     cursor.take(1)
     n_symbols = cursor.take(2)
-    n_bytes = 8 + n_symbols * (2 * file.offset_bytes + 24)
+    n_bytes = 8 + n_symbols * (file.length_bytes + file.offset_bytes + 24)
     if n_bytes > len(data):
         cursor = file.read_fields(address, n_bytes, structure)
         cursor.take_bytes(8)
     for _ in range(n_symbols):
-        name = heap.text(cursor.take(file.offset_bytes))
+        # A length, though the specification calls it an offset (``H5G__ent_decode``).
+        name = heap.text(cursor.take(file.length_bytes))
         header, cached, _ = cursor.take(file.offset_bytes), cursor.take(4), cursor.take(4)
         scratch = cursor.take_bytes(16)
         if cached > _SYMBOLIC:
