@@ -33,7 +33,7 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError:
     purpose
         What cannot be done without the package, like ``"serving"``.
     error
-        What the import raised. A package that is in no extra is told of in its own words.
+        What the import raised. For a package that is in no extra, the message repeats it.
     """
     words = {(error.name or "").partition(".")[0], *re.findall(r"[\w.-]+", str(error))}
     words |= {word.replace("_", "-") for word in words}  # obspec_utils is in obspec-utils

@@ -221,7 +221,7 @@ def build(
         rise, or those of every file fall; otherwise as given, and the report says so. ``"given"``:
         as given.
     layout
-        How files lie beside each other, other than along an existing dimension: `Stack`, `Labels`,
+        How files are placed, other than along an existing dimension: `Stack`, `Labels`,
         `Mosaic`, `Ragged`, `Plate`, `Groups`, or ``"by_coords"``, ``"nested"``, ``"first"``.
     combine
         How differences between the files are resolved.

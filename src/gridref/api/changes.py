@@ -509,8 +509,8 @@ class _Growth:
         files
             By address of a file what is there instead; None for nothing.
         spare
-            Gives a file of the catalog that stays: variables without the dimension are taken from
-            it where they lay in a file that goes, and what comes instead has to fit it.
+            Gives a file of the catalog that stays. Variables without the dimension are taken from
+            it if they were in a file that is removed. The new files must fit it.
         """
         base, job = self.base, self.job
         every = {source.url for source in base.group.source_list}

@@ -37,9 +37,9 @@ from gridref.model.overlay import (
 # Sheets, and what consists of them
 
 MOST_COVERS = 64
-"""Boxes of an overlay by sheets that are complete, and as many of others.
+"""Most boxes of an overlay that complete sheets cover, and most of other sheets.
 
-Of more, the smallest ones are dropped."""
+If there are more, the smallest ones are dropped."""
 INSIDE = "overlays"
 """The folder of overlays in a catalog, unless another one is asked for."""
 NAMES = re.compile(r"[0-9a-f]{16}")

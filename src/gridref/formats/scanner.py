@@ -80,7 +80,7 @@ class ScanOptions(Shown):
         ``"offsets"``: only where messages begin; all of their headers are read.
     hints
         What to ask for before remote HDF5 files are scanned. ``"dmrpp"``: the DMR++ document beside
-        a file (``granule.h5.dmrpp``), which tells where metadata lie. They are then read at once.
+        a file (``granule.h5.dmrpp``), which lists where metadata are. They are then read at once.
         What is found does not depend on it; the report names documents that do not fit.
     parser
         A scanner to use in place of gridref's own: a parser of VirtualiZarr

@@ -263,7 +263,7 @@ def _along(
     try:
         ends = read(labels, (places,)).astype(np.float64)
     except GridrefError:
-        return stated  # whoever reads the array gets the error
+        return stated  # a read of the array raises the error
     begin, step = stated
     off = np.abs(ends - (begin + (places + 0.5) * step)) / abs(step or 1.0)
     if (off[:-1] <= _SAME_PIXEL).all() and off[-1] <= _CUT_PIXEL:

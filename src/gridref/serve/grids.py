@@ -182,7 +182,7 @@ def has_uneven_shuffle(encoding: Encoding) -> bool:
 
 
 def _shuffled_bytes(codec: Codec) -> int:
-    """Bytes of the elements that are shuffled: numcodecs takes 4 where nothing is said."""
+    """Bytes of the elements that are shuffled: the default of numcodecs is 4."""
     size = codec.configuration.get("elementsize", 4)
     if not isinstance(size, int) or size < 1:
         raise NotRepresentableError(f"numcodecs.shuffle has elementsize {size!r}")

@@ -339,7 +339,7 @@ class InARow(Layout):
 @refuses_unknown
 @dataclass(frozen=True, repr=False)
 class Labels(InARow):
-    """Where the labels of files come from. As a layout: files lie where their labels say.
+    """Where the labels of files come from. As a layout: files are placed by them.
 
     Attributes
     ----------
@@ -843,7 +843,7 @@ class Nested(InARow):
 
 
 type LayoutName = Literal["by_coords", "nested", "first"]
-"""Layouts without options. ``"by_coords"``: files lie where their coordinates say, along
+"""Layouts without options. ``"by_coords"``: files are placed by their coordinates, along
 `concat_dim` or, if that is None, along each dimension whose coordinates differ; files with
 different variables are merged. ``"nested"``: lists of lists of files in the given order, the
 outermost along the first of several dimensions. ``"first"``: the first of the layouts that the

@@ -73,8 +73,8 @@ class ScanProgress:
     """A progress bar with requests, bytes, speed and time left; calls with (done, total) move it.
 
     Requests and bytes are those of all readers that are made inside of the ``with`` block. Files
-    are listed until the first call, and combined after all are done. When that is said again, the
-    result is written.
+    are listed until the first call, and combined after all are done. A second call with all files
+    done means that the result is written.
 
     Attributes
     ----------

@@ -252,8 +252,8 @@ def _edges(part: Part, axis: int, labels: Labels | None) -> tuple[float, float]:
 def _kept_system(stated: str, transform: Transform, size: tuple[int, int]) -> str:
     """The reference system as WKT, if GeoTIFF keeps it.
 
-    GeoTIFF has keys for many projections, not for all. What comes back out of a file must put
-    its pixels where they were.
+    GeoTIFF has keys for many projections, not for all. The system that is read back
+    from a file must put its pixels where they were.
     """
     import rasterio
     from pyproj import CRS, Transformer

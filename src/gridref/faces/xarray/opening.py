@@ -531,8 +531,8 @@ def open_mfdataset(
         ``compat="override"``.
     preprocess
         Applied to the lazy dataset of each file first. ``ds.encoding["source"]`` is its address. It
-        may rename, drop, select and assign. Values that it computes are kept in memory. What it
-        decodes is stored numbers again, which are decoded as the other options say.
+        may rename, drop, select and assign. Values that it computes are kept in memory. If it
+        decodes variables, they are kept as stored numbers and decoded by the other options.
     attrs_file
         The file whose attributes the dataset has. By default the first.
     errors

@@ -134,7 +134,7 @@ def _stated(root: ET.Element, size: int) -> Iterator[tuple[str, Ranges]]:
             stops = places.offset + places.length
             path = f"{group}/{variable.get('name', '')}".removeprefix("/")
             if (stops > size).any():
-                raise SourceFormatError(f"{path} is said to be beyond the end")
+                raise SourceFormatError(f"{path} would be beyond the end of the file")
             if places.n:
                 yield path, np.column_stack((places.offset, stops))
 
