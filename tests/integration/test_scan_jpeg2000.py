@@ -446,6 +446,14 @@ def test_metadata_of_a_product_may_begin_with_a_byte_order_mark(tmp_path: Path) 
     )
 
 
+def test_products_that_list_their_images_otherwise_are_refused(tmp_path: Path) -> None:
+    """As before December 2016."""
+    metadata = write_product(tmp_path, bands=FEW) / "MTD_MSIL2A.xml"
+    metadata.write_text(metadata.read_text().replace("IMAGE_FILE", "IMAGE_ID"))
+    with pytest.raises(UnsupportedFeatureError, match="names no image"):
+        gridref.scan(metadata)
+
+
 def test_each_resolution_has_its_places(tmp_path: Path) -> None:
     product = write_product(tmp_path, bands=FEW)
     gridref.build([product], tmp_path / "a.gridref")

@@ -60,6 +60,8 @@ def _scan(file: ScanFile, options: ScanOptions) -> VirtualGroup:
         root = _parsed(file)
         product = _Product(file.name, options, findings)
         names = [(element.text or "").strip() for element in root.iter("IMAGE_FILE")]
+        if not names:  # those before December 2016 list IMAGE_ID instead
+            raise UnsupportedFeatureError("the metadata names no image (IMAGE_FILE)")
         if len(names) > limits().external_files:
             what = f"the metadata names {len(names)} images"
             raise UnsupportedFeatureError(beyond("external_files", what))
