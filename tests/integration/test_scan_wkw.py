@@ -82,6 +82,25 @@ def test_every_shape_of_files(tmp_path: Path, block_length: int, file_blocks: in
     np.testing.assert_array_equal(gridref.scan(path).arrays["1"][...], values)
 
 
+def test_a_magnification_is_in_the_folder_that_it_states(tmp_path: Path) -> None:
+    """Not in the folder of its layer's name, which may hold former voxels."""
+    described = layer(tmp_path, (1, 1, 1), (2, 2, 1))
+    write_mag(tmp_path / "moved" / "1", (ORIGIN, voxels("u2", (1, 48, 16, 16), seed=9)))
+    described["mags"][0]["path"] = "./moved/1"
+    described["mags"][1]["path"] = "./color/2-2-1"
+    color = gridref.scan(write_properties(tmp_path, [described]))["color"]
+    assert set(color.arrays) == {"1", "2-2-1"}
+    expected = read_mag(tmp_path / "moved" / "1", (16, 0, 0), (43, 16, 15))
+    np.testing.assert_array_equal(color.arrays["1"][...], expected)
+    for path in ("../other/1", "s3://bucket/color/1"):
+        described["mags"][0]["path"] = path
+        write_properties(tmp_path, [described])
+        with pytest.raises(UnsupportedFeatureError, match=r"outside of the dataset, in '.*/1'"):
+            gridref.scan(tmp_path)
+        kept = gridref.scan(tmp_path, on_unsupported="skip")
+        assert set(kept["color"].arrays) == {"2-2-1"}
+
+
 def test_files_that_are_absent_hold_zeros(tmp_path: Path) -> None:
     cubes = [((0, 16, 0), voxels("u1")), ((32, 0, 16), voxels("u1", seed=4))]
     path = write_mag(tmp_path / "1", *cubes)

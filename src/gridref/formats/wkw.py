@@ -23,6 +23,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import posixpath
 import re
 import struct
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Source
 from gridref.model.ome_zarr import Placement, placed_image_attributes
 from gridref.model.scan_report import Fate
+from gridref.secrets import shown_address
 from gridref.typing import Int64Array
 
 # Datasets and layers
@@ -121,8 +123,9 @@ def _layer(
         mag = _magnification(each)
         folder = _folder(files, name, mag, each)
         with findings.refusing(f"/{name}/{folder}"):
+            path = _path(each) or f"{name}/{folder}"
             box = _box(layer.get("boundingBox"), mag)
-            arrays[folder], box = array_of(files, f"{name}/{folder}", box, {"mag": np.array(mag)})
+            arrays[folder], box = array_of(files, path, box, {"mag": np.array(mag)})
             boxes[folder] = mag, box
             findings.note(f"/{name}/{folder}", Fate.TAKEN)
     attrs = {key: layer[key] for key in ("category", "elementClass") if key in layer}
@@ -147,6 +150,20 @@ def _folder(files: StoreFiles, layer: str, mag: Corner, entry: Any) -> str:
     short = str(mag[0])
     is_long = files.get(f"{layer}/{short}/header.wkw") is None
     return long if is_long and files.get(f"{layer}/{long}/header.wkw") is not None else short
+
+
+def _path(entry: Any) -> str:
+    """The folder that an entry states, in the dataset; empty if it states none."""
+    stated = entry.get("path") if isinstance(entry, Mapping) else None
+    if stated is None:
+        return ""
+    path = posixpath.normpath(str(stated))
+    if "://" in str(stated) or path.startswith(("/", "..")):
+        raise UnsupportedFeatureError(
+            f"its voxels are outside of the dataset, in {shown_address(str(stated))[:200]!r}:"
+            " scan that folder"
+        )
+    return path
 
 
 def _box(bounds: Any, mag: Corner) -> Box | None:
