@@ -64,7 +64,9 @@ def _moved(stated: tuple[float, float], labels: NDArray[Any] | None) -> tuple[fl
     begin, step = stated
     places = (labels.astype(np.float64) - begin) / step - 0.5
     pixels = np.rint(places)
-    if not (np.abs(places - pixels) <= _SAME_PIXEL).all():
+    apart = np.abs(np.diff(places))
+    on_pixels = np.abs(places - pixels) <= _SAME_PIXEL
+    if not on_pixels.all() or ((apart > 0) & (apart < 0.5)).any():
         return stated  # of another grid, or in other units
     pixels = pixels if pixels[-1] >= pixels[0] else pixels[::-1]
     factor = 1.0 if labels.size == 1 else (pixels[-1] - pixels[0]) / (labels.size - 1)
