@@ -259,8 +259,9 @@ def test_holes_are_nan(tmp_path: Path, edition: int) -> None:
     assert assert_as_in_eccodes(path, group) == 1
 
 
-def test_fields_without_a_value(tmp_path: Path) -> None:
-    one = field(shortName="sp")
+@pytest.mark.parametrize("packing", ["grid_simple", "grid_complex", "grid_ccsds", "grid_jpeg"])
+def test_fields_without_a_value(tmp_path: Path, packing: str) -> None:
+    one = field(shortName="sp", packingType=packing)
     one["values"][:] = np.nan
     path = write_grib(tmp_path / "a.grib2", one)
     assert np.isnan(gridref.scan(path)["surface/sp"][...]).all()

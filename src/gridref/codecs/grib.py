@@ -229,12 +229,14 @@ def _decoded(field: PackedField, n_points: int) -> NDArray[np.float64]:
     n_values = n_points if there is None else int(np.count_nonzero(there))
     if field.edition == 2 and int.from_bytes(field.packing[5:9], "big") != n_values:
         raise MessageError(f"it does not pack {n_values} values, as its bitmap or grid says")
+    if not n_values:
+        return np.full(n_points, np.nan)
     _check_data(field, n_values)
     _check_image(field, n_values)
     template = int.from_bytes(field.packing[9:11], "big")
     if template == _IEEE:
         return _with_holes(_floats(field, n_values), there)
-    if template in _IMAGES and not (field.packing[19] and n_values):  # whatever image is there
+    if template in _IMAGES and not field.packing[19]:  # whatever image is there
         return _with_holes(np.full(n_values, _reference(field)), there)
     if template in _INTEGERS:
         return _with_holes(_scaled(_INTEGERS[template](field, n_values), field), there)
@@ -352,7 +354,7 @@ def _check_image(field: PackedField, n_values: int) -> None:
     Sources: ITU-T T.800, A.5.1 (SIZ) and A.6.1 (COD); PNG specification, 11.2.2 (IHDR).
     """
     template, head = int.from_bytes(field.packing[9:11], "big"), bytes(field.data[:256])
-    if not n_values or template not in (_JPEG2000, _PNG) or not field.packing[19]:
+    if template not in (_JPEG2000, _PNG) or not field.packing[19]:
         return
     if template == _PNG:
         width, height = struct.unpack(">II", head[16:24].ljust(8, b"\0"))
