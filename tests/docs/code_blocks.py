@@ -150,5 +150,6 @@ if __name__ == "__main__":
     programs = str(Path(sys.executable).parent)
     first = [os.environ[COMMAND_FOLDER]] if COMMAND_FOLDER in os.environ else []
     os.environ["PATH"] = os.pathsep.join([*first, programs, os.environ["PATH"]])
+    os.environ["COLUMNS"] = "250"  # long names of folders break no line of an output
     path = Path(sys.argv[1])
     run_blocks(path, find_blocks(path.read_text(encoding="utf-8")))
