@@ -26,6 +26,7 @@ from gridref.errors import (
     SourceNotAllowedError,
     SourceUnavailableError,
 )
+from gridref.io import is_local
 from gridref.model.array import VirtualArray
 from gridref.serve import choosing
 from gridref.serve.plan import plan_points_with_overlays, plan_with_overlays
@@ -94,7 +95,9 @@ class WithOverlays:
         try:
             expected = from_files()
         except (SourceChangedError, SourceNotAllowedError, SourceUnavailableError) as error:
-            if choice.overlays[0].checks_files:
+            first = choice.overlays[0]
+            is_near = first.checks_files and is_local(error.place.source or "")
+            if is_near or first.asks_servers:
                 self.wrong.append(f"an overlay answers where the files say: {error}")
         except gridref.errors.GridrefError:
             pass  # a damaged file, whose values the overlay still has

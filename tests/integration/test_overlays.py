@@ -519,6 +519,21 @@ def test_files_are_asked_even_if_the_overlay_has_all(cube: Cube) -> None:
         cube.open(overlay=0)["tas"].read()
 
 
+def test_local_files_are_checked_beside_those_of_a_server(cube: Cube) -> None:
+    url = str(cube.folder / "mixed.gridref")
+    with serving(Site.of_folder(cube.folder)) as site:
+        far = [f"{site.url}/{cube.folder.name}/{file.name}" for file in cube.files[:3]]
+        gridref.build([*far, *map(str, cube.files[3:])], url, concat_dim="time")
+        gridref.open_catalog(url).rechunk("tas", SERIES)
+        before = len(site.requests)
+        opened = gridref.open_catalog(url, overlay=0)
+        np.testing.assert_array_equal(read_without_warnings(opened), cube.values)
+        assert len(site.requests) == before
+        cube.write(4, cube.values[:4])
+        with pytest.raises(SourceChangedError):
+            gridref.open_catalog(url, overlay=0)["tas"].read()
+
+
 def test_a_copy_of_the_folder_reads_from_its_own_overlay(cube: Cube, tmp_path: Path) -> None:
     """`cp -r` gives files new times of change."""
     cube.open().rechunk("tas", SERIES)

@@ -273,10 +273,14 @@ class OverlayOpener:
             _mean(largest.stored_bytes, largest.grid.n_chunks),
             largest.n_objects > 0 and not is_local(resolved_url(overlay.to, self.folder_url)),
         )
-        checks = self.policy == "check" or not files.is_far
+        prefixes = (resolved_url(each, self.folder_url) for each in self.snapshot.prefixes)
+        asks_servers = self.policy == "check"
+        checks = asks_servers or any(map(is_local, prefixes))
         sheets = tuple(self._sheet(each, array) for each in overlay.sheets)
         is_forced = isinstance(self.policy, int)
-        return Overlay(overlay.id, sheets, overlay.served, stored, files, checks, is_forced)
+        return Overlay(
+            overlay.id, sheets, overlay.served, stored, files, checks, asks_servers, is_forced
+        )
 
     def _sheet(self, sheet: SheetEntry, array: VirtualArray) -> VirtualArray:
         """A sheet as an array; one that is still being written has only missing chunks.

@@ -102,7 +102,9 @@ class Overlay:
     files
         How the files that it answers for are stored.
     checks_files
-        Whether a read that uses it asks whether these files are unchanged.
+        Whether a read that uses it looks whether local ones of these files are unchanged.
+    asks_servers
+        Whether it asks servers about the others, too.
     is_forced
         Whether reads use it wherever it covers anything, whatever that costs.
     """
@@ -113,6 +115,7 @@ class Overlay:
     stored: Stored
     files: Stored
     checks_files: bool = False
+    asks_servers: bool = False
     is_forced: bool = False
 
 

@@ -309,7 +309,8 @@ class Reader:
         """
         try:
             if overlays[0].checks_files:
-                self.ranges.check_all(_sources_of(in_files))
+                sources = _sources_of(in_files)
+                self.ranges.check_all(sources, asks_servers=overlays[0].asks_servers)
             return with_overlay()
         except GridrefError as error:
             values = files_alone()
