@@ -616,7 +616,7 @@ def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> 
             rest.setdefault("_FillValue", fill)
         separator = str(document.get("dimension_separator", "."))
         grid = ChunkGrid.regular(shape, [max(1, length) for length in chunks])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise SourceFormatError(f"bad Zarr v2 array metadata: {error!r}") from error
     names = None if dims is None else tuple(dims)
     return ArrayMetadata(dtype, grid, codecs, fill, names, rest, separator, "")

@@ -126,7 +126,7 @@ class ArrayMetadata:
                 separator,
                 prefix,
             )
-        except (KeyError, TypeError, ValueError, struct.error) as error:
+        except (KeyError, OverflowError, TypeError, ValueError, struct.error) as error:
             if isinstance(error, InvalidRequestError):
                 raise
             raise InvalidRequestError(f"bad Zarr array metadata: {error!r}") from error

@@ -139,6 +139,7 @@ def test_attributes_are_strict_json() -> None:
         ({"packing": {"name": "x"}}, "the member 'packing' of its metadata is not known"),
         ({"chunk_grid": {"name": "hexagonal"}}, "unknown chunk grid"),
         ({"fill_value": "x"}, "bad Zarr array metadata"),
+        ({"data_type": "uint8", "fill_value": -1}, "bad Zarr array metadata"),
         ({"shape": None}, "bad Zarr array metadata"),
     ],
 )
