@@ -141,7 +141,8 @@ def _decoded_by(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
     used: dict[str, Any] = {}
     for function in functions:
         keywords = getattr(function, "keywords", {})
-        used |= {name: each for name, each in keywords.items() if name in _DECODING}
+        known = {name: each for name, each in keywords.items() if name in _DECODING}
+        used |= {name: each for name, each in known.items() if each is not None}
         if "encoded_fill_values" in keywords:
             used |= {name: list(keywords["encoded_fill_values"]) for name in _FILLS}
     # Fill values of numbers that are taken as unsigned are not those that were compared.
@@ -151,10 +152,16 @@ def _decoded_by(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
         stored, encoded = array.attrs.get(name), variable.encoding.get(name)
         is_used = unsigned and name in (*_FILLS, "_Unsigned")
         by = used.get(name)
-        for value, others in ((stored, by), (encoded, by), (stored, encoded)):
+        own = None if name in _FILLS else by  # where the encoding was dropped
+        for value, others in ((stored, by), (encoded, by), (stored, encoded), (own, by)):
             if value is not None and (is_used or _are_among(value, others)):
                 found[name] = value
                 break
+    covered = [each for name in _FILLS if name in found for each in np.ravel(found[name]).tolist()]
+    left = [each for each in used.get("_FillValue", ()) if not _are_among(each, covered)]
+    free = [name for name in _FILLS if name not in found]
+    if left and free and not unsigned and not variable.encoding.keys() & {*_FILLS}:
+        found[free[0]] = np.array(left, array.dtype)
     return found
 
 
