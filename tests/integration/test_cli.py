@@ -259,6 +259,8 @@ def test_demo(folder: Path, sample_data: Path) -> None:
         (["refresh", "cube.gridref", "--by", "data/month_00.nc"], 2, "--by needs the file"),
         (["export", "cube.gridref"], 2, "OUTPUT"),
         (["export", "cube.gridref", "x.nc", "--append-dim", "time"], 1, "no option of an export"),
+        (["export", "cube.gridref", "refs.jsn"], 1, "no export ends in '.jsn': write '.json'"),
+        (["export", "cube.gridref", "cube.nc4"], 1, "write '.nc', or name the kind by --to"),
         (["build", "data", "-o", "x", "--join", "outre"], 1, "--join outre is none of"),
         (["build", "data", "-o", "x", "--x", "lon"], 1, "only for a mosaic (--mosaic)"),
         (["plan", "data", "--stack", "time"], 1, "stacking makes a new one"),

@@ -272,6 +272,16 @@ def test_texts_of_bytes_are_texts(tmp_path: Path) -> None:
         assert catalog.sql(query).to_pylist() == [{"name": "Łódź"}]
 
 
+def test_missing_texts_are_null(tmp_path: Path) -> None:
+    texts = np.array([["NA", "nan"], ["b", "NA"]], object)
+    attrs = {"missing_value": "NA"}
+    held = {"wide": (("x", "y"), texts, attrs), "long": ("x", texts[0], attrs)}
+    xr.Dataset(held).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    catalog = gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
+    for name, expected in (("wide", [None, "nan", "b", None]), ("long", [None, "nan"])):
+        assert catalog.sql(f"SELECT value FROM {name}")["value"].to_pylist() == expected
+
+
 def test_values_of_a_file_that_is_gone(tmp_path: Path) -> None:
     xr.Dataset({"v": (("y", "x"), np.ones((3, 4)))}).to_netcdf(tmp_path / "a.nc")
     gridref.build([tmp_path / "a.nc"], tmp_path / "a.gridref")

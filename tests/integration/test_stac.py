@@ -246,6 +246,26 @@ def test_boxes_across_the_antimeridian_are_two_polygons(tmp_path: Path) -> None:
     assert document["geometry"]["type"] == "MultiPolygon"
 
 
+@pytest.mark.parametrize(("first", "west"), [(270.5, -90), (90.5, 90), (180.5, -180)])
+def test_boxes_that_end_at_a_meridian(tmp_path: Path, first: float, west: float) -> None:
+    """Of 90 degrees; and steps that are alike, though they lead off an even grid, are no step."""
+    drifting = np.cumsum(np.linspace(0.0999, 0.1001, 1000)) - 50
+    dataset = xr.Dataset(
+        {"v": (("lat", "lon"), np.zeros((1000, 90)))},
+        {
+            "lat": ("lat", drifting, {"units": "degrees_north"}),
+            "lon": ("lon", first + np.arange(90.0), {"units": "degrees_east"}),
+        },
+    )
+    dataset.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
+    document = gridref.interchange.to_stac(tmp_path / "a.gridref", datetime="2024-01-31")
+    check(document)
+    assert document["bbox"][::2] == [west, west + 90]
+    assert "proj:transform" not in document["properties"]
+    assert "step" not in document["properties"]["cube:dimensions"]["lat"]
+
+
 def test_days_of_other_calendars_become_days_of_the_month(tmp_path: Path) -> None:
     days = [cftime.Datetime360Day(2001, 2, day) for day in (1, 30)]
     dataset = xr.Dataset({"v": ("time", [1.0, 2.0])}, {"time": days})

@@ -6,6 +6,7 @@ writer was first, both start again from the newest snapshot.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
 import time
@@ -1145,11 +1146,16 @@ def export_kind(path: str | None, to: str | None) -> str:
     Raises
     ------
     InvalidRequestError
-        If there is no such export.
+        If there is no such export, or the ending is nearly that of another one.
     """
     if to is None:
-        endings = (kind for ending, kind in _BY_ENDING.items() if _ends(path, ending))
-        return next(endings, "kerchunk")
+        known = (*_BY_ENDING, ".json", ".parq", ".parquet")
+        ending = os.path.splitext((path or "").rstrip("/"))[1]
+        near = difflib.get_close_matches(ending.lower(), known, cutoff=0.8)
+        if near and ending not in known:
+            reason = f"no export ends in {ending!r}: write {near[0]!r}, or name the kind by "
+            raise InvalidRequestError(Message(reason, Option("to")))
+        return _BY_ENDING.get(ending, "kerchunk")
     check_choice("to", to, tuple(_EXPORTS))
     return to
 
@@ -1171,10 +1177,6 @@ def _exporter(path: str | None, to: str | None, options: Mapping[str, Any]) -> C
                 )
             )
     return call
-
-
-def _ends(path: str | None, ending: str) -> bool:
-    return path is not None and path.rstrip("/").endswith(ending)
 
 
 def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[str, str]) -> None:

@@ -145,7 +145,10 @@ def _as_arrow(values: NDArray[Any]) -> pa.Array:
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "replace")
     if values.dtype.kind not in "biufmM":
-        return pa.array([str(value) for value in values.tolist()], pa.string())
+        texts = (
+            None if value is None or value != value else str(value) for value in values.tolist()
+        )
+        return pa.array(texts, pa.string())
     values = values.astype(np.float32) if values.dtype == np.float16 else values  # for DuckDB
     column = pa.array(values, from_pandas=True)
     if column.type == pa.timestamp("ns"):  # DuckDB hands on conditions of microseconds only

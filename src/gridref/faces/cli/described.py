@@ -259,7 +259,8 @@ def _texts(axis: GridAxis, labels: VirtualArray | None) -> list[str]:
 
     starts = axis.starts(np.arange(axis.n_chunks))
     values = None if labels is None else inline_values(labels)
-    if labels is None or values is None or len(values) < axis.extent:
+    is_packed = labels is not None and {"scale_factor", "add_offset"} & labels.attrs.keys()
+    if labels is None or values is None or is_packed or len(values) != axis.extent:
         return [str(start) for start in starts.tolist()]
     return [label_text(values[start], labels.attrs) for start in starts.tolist()]
 

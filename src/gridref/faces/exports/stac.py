@@ -401,10 +401,11 @@ class _Axis:
         values = self.values
         if values.dtype.kind not in "iuf" or len(values) < 2:
             return None
-        steps = np.diff(values.astype(np.float64))
-        step = (float(values[-1]) - float(values[0])) / (len(values) - 1)
-        same = bool(step) and np.allclose(steps, step, rtol=1e-3, atol=0)
-        return step if same else None
+        numbers = values.astype(np.float64)
+        step = float(numbers[-1] - numbers[0]) / (len(numbers) - 1)
+        even = numbers[0] + step * np.arange(len(numbers))
+        most = abs(step) / 100 if values.dtype.kind == "f" else 0
+        return step if step and np.allclose(numbers, even, rtol=0, atol=most) else None
 
     @property
     def edges(self) -> tuple[float, float]:
@@ -610,7 +611,8 @@ def _on_the_globe(west: float, south: float, east: float, north: float) -> _Box:
         return (-180.0, south, 180.0, north)
     if west >= -180 and east <= 180:
         return (west, south, east, north)
-    return (_wrapped(west), south, _wrapped(east) or 180.0, north)
+    west, east = _wrapped(west), _wrapped(east)
+    return (west, south, 180.0 if east == -180 else east, north)
 
 
 def _wrapped(longitude: float) -> float:
