@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import math
 import shutil
@@ -703,6 +704,32 @@ def test_files_that_cannot_be_made_are_refused(
 ) -> None:
     response = httpx.get(f"{models}/{path}", params=query)
     assert (response.status_code, said in response.text) == (status, True), response.text
+
+
+FILLS = [np.nan, 1e20, 0.5, 40_000, "x", -1]
+"""Of which only the last one is an integer of 16 bits."""
+
+
+def test_fill_values_that_no_element_equals_mask_none(tmp_path: Path) -> None:
+    values = np.array([[0, 1], [-1, -32768]], "i2")
+    arrays = {
+        str(n): VirtualArray.from_numpy(values, ("y", "x"), {"_FillValue": fill})
+        for n, fill in enumerate(FILLS)
+    }
+    signed = {"_FillValue": 255, "_Unsigned": "true"}
+    arrays["signed"] = VirtualArray.from_numpy(values.astype("i1"), ("y", "x"), signed)
+    group = VirtualGroup(arrays)
+    gridref.interchange.to_cf_aggregation(group, tmp_path / "a.nc")
+    exported = xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf")
+    with running(create_app({"m": group}, access_log=False)) as url:
+        for name in arrays:
+            expected = np.where(values == -1, np.nan, values) if name == "5" else values
+            if name == "signed":
+                expected = [[0, 1], [np.nan, 0]]
+            content = httpx.get(f"{url}/m/download/{name}").content
+            with xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as made:
+                np.testing.assert_array_equal(made[name], expected)
+            np.testing.assert_array_equal(exported[name], expected)
 
 
 def test_browsers_keep_the_file_under_the_name_of_the_array(models: str) -> None:

@@ -232,6 +232,15 @@ def _as_element(mark: Any, dtype: np.dtype[Any]) -> Any:
     return int(mark) if info.min <= mark <= info.max else None
 
 
+def stored_fill(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
+    """``_FillValue`` as an element of a dtype; None if no element is that."""
+    number, meant = next(_numbers(attrs, "_FillValue"), None), _meant_dtype(attrs, dtype)
+    if number is None or dtype.kind == "f":
+        return None if number is None else dtype.type(number)
+    found = _as_element(_as_meant(number, dtype, meant), meant)
+    return None if found is None else np.asarray(found, meant).view(dtype)[()]
+
+
 def _as_meant(number: Any, stored: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
     """The number of the same bytes where files give it the sign that elements are stored with."""
     if dtype.kind == "u" and number < 0:
@@ -242,7 +251,11 @@ def _as_meant(number: Any, stored: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
 
 def meant_dtype(array: VirtualArray) -> np.dtype[Any]:
     """The dtype of an array, with the sign that ``_Unsigned`` gives to integers."""
-    unsigned, dtype = array.attrs.get("_Unsigned"), array.dtype
+    return _meant_dtype(array.attrs, array.dtype)
+
+
+def _meant_dtype(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
+    unsigned = attrs.get("_Unsigned")
     if dtype.kind == "i" and unsigned == "true":
         return np.dtype(f"u{dtype.itemsize}")
     if dtype.kind == "u" and unsigned == "false":

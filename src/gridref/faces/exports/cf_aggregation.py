@@ -32,7 +32,7 @@ from gridref.io import absolute_url, is_local
 from gridref.io.identity import check_identity
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.conventions import PACKING_ATTRIBUTES
+from gridref.model.conventions import PACKING_ATTRIBUTES, stored_fill
 from gridref.model.encoding import Encoding
 from gridref.model.listing import ChunkListing
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -247,12 +247,16 @@ class _Target:
         kept = dict(attrs)
         fill = kept.pop("_FillValue", None)
         text = dtype.kind == "T"
+        if dtype.kind in "iuf":
+            fill = stored_fill(attrs, dtype)
+        elif fill is not None and not text:
+            fill = dtype.type(np.ravel(fill)[0])
         made = self.group.create_variable(
             name,
             dims,
             dtype=_TEXT if text else dtype,
             data=values,
-            fillvalue=None if fill is None or text else dtype.type(np.ravel(fill)[0]),
+            fillvalue=None if text else fill,
         )
         made.attrs.update(kept)
 

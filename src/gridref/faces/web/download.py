@@ -25,7 +25,7 @@ from gridref.faces.web.levels import Level
 from gridref.faces.web.meaning import below, groups_around
 from gridref.faces.web.part import GoesOn, Part, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import listed_coordinates, referred_names
+from gridref.model.conventions import listed_coordinates, referred_names, stored_fill
 from gridref.serve.reader import Reader
 
 MOST_ELEMENTS = 2**26
@@ -224,7 +224,7 @@ def _write(
 ) -> None:
     dtype, dims, shape = part.array.dtype, part.dims, part.shape
     kept = dict(attrs)
-    fill = kept.pop("_FillValue", None)
+    kept.pop("_FillValue", None)
     if dtype.kind == "b":
         kept["dtype"] = "bool"
     if dtype.kind == "S" and dtype.itemsize > 1:
@@ -235,8 +235,7 @@ def _write(
     stored = _stored_dtype(dtype)
     is_large = dtype.kind in "biuf" and np.prod(shape, dtype=float) >= _LEAST_COMPRESSED
     packing = {"compression": "gzip", "compression_opts": 1, "shuffle": True} if is_large else {}
-    is_number = dtype.kind in "iuf" and fill is not None
-    fillvalue = stored.type(np.ravel(fill)[0]) if is_number else None
+    fillvalue = stored_fill(attrs, stored) if dtype.kind in "iuf" else None
     made = file.create_variable(name, dims, stored, fillvalue=fillvalue, **packing)
     for key, value in kept.items():
         made.attrs[key] = plain_attribute(value)
