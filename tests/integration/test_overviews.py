@@ -300,6 +300,17 @@ def test_what_cannot_be(images: Images, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="categories have no mean"):
         classes.open().overviews("tas")
     assert classes.open().overviews("tas", method="mode")["overview_1/tas"][0, 0, 0] == 1  # type: ignore[index]
+    turned = xr.Dataset(
+        {"tas": (("lat", "lon", "time"), np.ones((9, 8, 7)))},
+        {
+            "lat": ("lat", np.arange(9.0), {"units": "degrees_north"}),
+            "lon": ("lon", np.arange(8.0), {"units": "degrees_east"}),
+        },
+    )
+    turned.to_netcdf(tmp_path / "turned.nc")
+    gridref.build(str(tmp_path / "turned.nc"), str(tmp_path / "turned.gridref"))
+    with pytest.raises(InvalidRequestError, match="lon and time, are not rows and columns"):
+        gridref.open_catalog(tmp_path / "turned.gridref").overviews("tas")
     with h5py.File(tmp_path / "two.h5", "w") as file:
         for name in ("a", "b"):
             file[name] = np.arange(64.0).reshape(8, 8)

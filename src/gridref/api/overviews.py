@@ -54,7 +54,7 @@ from gridref.catalog.written_overlays import dropped
 from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.io import is_local
 from gridref.model.array import VirtualArray
-from gridref.model.conventions import MissingValues, meant_dtype
+from gridref.model.conventions import MissingValues, direction, meant_dtype
 from gridref.model.indexing import isel
 from gridref.model.overlay import (
     Box,
@@ -242,6 +242,15 @@ def _checked(
         raise InvalidRequestError(
             f"{array.shape} of {array.dtype} has no overviews: no numbers, or no image", place
         )
+    head = path.rpartition("/")[0]
+    labels = {dim: f"{head}/{dim}".lstrip("/") for dim in array.dims}
+    ways = {direction(group[at].attrs): dim for dim, at in labels.items() if at in group}
+    plane = {ways.get("y", ""), ways.get("x", "")}
+    if plane <= {*array.dims} and plane != {*array.dims[-2:]}:
+        raise InvalidRequestError(
+            f"its last two dimensions, {' and '.join(array.dims[-2:])}, are not rows and columns",
+            place,
+        )
     if method == "mean" and (why := _why_no_mean(group, path, array)):
         reason = Message(f"{why} have no mean: give ", Option("method", "mode"), " or nearest")
         raise InvalidRequestError(reason, place)
@@ -257,7 +266,6 @@ def _checked(
             Option("levels", n_levels), f" is not possible for {sides[0]} by {sides[1]} elements"
         )
         raise InvalidRequestError(reason, place)
-    head = path.rpartition("/")[0]
     for level in range(1, n_levels + 1):
         held = f"{head}/{group_of_level(level)}".lstrip("/")
         if held in group:

@@ -516,18 +516,20 @@ def test_the_root_file_is_strict_json_in_ascii(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="Linux lists open files there")
 def test_tables_are_not_open_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def n_open() -> int:
+        held = [Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+        return sum(tmp_path in each.resolve().parents for each in held)
+
     monkeypatch.setattr("gridref.catalog.tables._files", LocalFiles(max_open_files=3))
     write_catalog(group_of(1.0), tmp_path / "0")
     for number in range(1, 9):
         shutil.copytree(tmp_path / "0", tmp_path / str(number))
     opened = [open_catalog(tmp_path / str(number)) for number in (*range(9), 0)]
-    gc.collect()  # what other tests left open
-    before = len(os.listdir("/proc/self/fd"))
     for _ in range(2):
         for each in opened:
             assert each.parts[0].chunks.table.read_rows(0, 5).num_rows == 5
             assert each.source_list
-    assert len(os.listdir("/proc/self/fd")) == before + 3
+    assert n_open() == 3
     del opened, each
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not n_open()
