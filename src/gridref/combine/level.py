@@ -47,8 +47,8 @@ from gridref.combine.rules.packing import Packing, lacking_files, resolve_dtype,
 from gridref.combine.rules.units import resolve_times, resolve_units
 from gridref.errors import Message, Option, some_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.joining import cast_scalar, compacted, same_scalar
-from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.model.conventions import is_scaled
+from gridref.model.joining import cast_scalar, compacted, is_complete, same_scalar
 
 # One variable of the result, from the inputs' versions of it
 
@@ -212,18 +212,10 @@ def _note_fill_values(column: Column, dtype: np.dtype[Any], notes: Notes) -> Non
         if not same_scalar(cast_scalar(kind.array.fill_value, dtype), first, dtype)
         for number in kind.members
     ]
-    if any(_lacks_chunks(column.arrays[number]) for number in unlike):
+    if not all(is_complete(column.arrays[number]) for number in unlike):
         cases = column.cases(lambda kind: f"fill value {kind.array.fill_value}")
         done = "missing chunks keep reading as in their file"
         notes.drift("fill-value", column.path, cases, done)
-
-
-def _lacks_chunks(array: VirtualArray) -> bool:
-    """Whether some chunk of an array may be missing."""
-    return not array.held_blocks.all() or not all(
-        isinstance(manifest, ChunkManifest) and (manifest.state != ChunkState.MISSING).all()
-        for manifest in array.manifests
-    )
 
 
 def _note_absent(column: Column, known: Iterable[int], effect: str, notes: Notes) -> None:
@@ -359,7 +351,7 @@ def combine_level(
         labels = arrays.get(dim)
         if labels is None or not labels.is_index(dim) or not task.values.available(labels):
             return None
-        return None if {"scale_factor", "add_offset"} & {*labels.attrs} else task.values.of(labels)
+        return None if is_scaled(labels.attrs) else task.values.of(labels)
 
     arrays = with_moved_transforms(arrays, labels_of)
     return VirtualGroup(arrays, attrs=attrs), wide, here, passed

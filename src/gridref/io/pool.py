@@ -292,7 +292,8 @@ class SourcePool:
         remote = []
         for source in sources:
             if not is_local(source.url):
-                remote += [source] * asks_servers
+                if asks_servers:
+                    remote.append(source)
             elif source.policy is None and not _by_content(source):
                 check_identity(source, described(source.url))
             else:

@@ -23,6 +23,12 @@ from gridref.model.array import VirtualArray
 PACKING_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
 MEANING_ATTRIBUTES = ("units", "calendar", *PACKING_ATTRIBUTES)
 
+
+def is_scaled(attrs: Mapping[str, Any]) -> bool:
+    """Whether stored numbers are multiplied or shifted."""
+    return not attrs.keys().isdisjoint(("scale_factor", "add_offset"))
+
+
 # Names of variables in attributes: coordinates, bounds, grid mappings
 
 _REFERRING = ("coordinates", "bounds", "climatology", "grid_mapping")

@@ -178,7 +178,7 @@ def recast(
     if same_dtype and same_scalar(array.fill_value, fill_value, dtype):
         return array
     if array.dtype.kind == "T" or dtype.kind == "T":
-        if same_dtype and _is_complete(array):
+        if same_dtype and is_complete(array):
             return array.with_changes(fill_value=fill_value)
         raise NotRepresentableError(
             f"strings of variable length cannot become {dtype} with fill value {fill_value!r}"
@@ -201,9 +201,9 @@ def _with_fill(encoding: Encoding, fill_value: Any) -> Encoding:
     return replace(encoding, fill=element_bytes(stored, encoding.dtype))
 
 
-def _is_complete(array: VirtualArray) -> bool:
+def is_complete(array: VirtualArray) -> bool:
     """Whether it is known that no element is absent."""
-    return bool((array.blocks.encoding != MISSING_BLOCK).all()) and all(
+    return bool(array.held_blocks.all()) and all(
         isinstance(rows, ChunkManifest) and bool((rows.state != ChunkState.MISSING).all())
         for rows in array.manifests
     )

@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 
 from gridref.errors import GridrefError
 from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
-from gridref.model.conventions import authority_code, direction, geotransform, text_of, wkt_of
+from gridref.model.conventions import (
+    authority_code,
+    direction,
+    geotransform,
+    is_scaled,
+    text_of,
+    wkt_of,
+)
 
 type Read = Callable[[VirtualArray, Any], NDArray[Any]]
 """Reads a selection of an array."""
@@ -257,7 +264,7 @@ def _along(
     if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iuf" or not is_plain:
         return stated
     n_labels = labels.shape[0]
-    if not n_labels or {"scale_factor", "add_offset"} & labels.attrs.keys():
+    if not n_labels or is_scaled(labels.attrs):
         return stated
     places = np.unique(np.clip([0, 1, n_labels - 2, n_labels - 1], 0, n_labels - 1))
     try:

@@ -20,7 +20,13 @@ import numpy as np
 from gridref.combine.columns import Column, Kind, Notes, value_keys, value_text
 from gridref.errors import Message, NotRepresentableError, Option, UnsupportedFeatureError
 from gridref.model.array import VirtualArray, zero_of
-from gridref.model.conventions import BOUNDS, PACKING_ATTRIBUTES, is_time_like, meant_dtype
+from gridref.model.conventions import (
+    BOUNDS,
+    PACKING_ATTRIBUTES,
+    is_scaled,
+    is_time_like,
+    meant_dtype,
+)
 from gridref.model.encoding import Encoding, Unpacking
 from gridref.model.joining import recast
 from gridref.model.scan_report import LEFT_OUT, Fate
@@ -288,7 +294,7 @@ def rescaled(encoding: Encoding, unpacking: Unpacking) -> Encoding:
 def without_packing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
     """Attributes of the unpacked floats, without ranges of stored numbers (CF conventions, 8.1)."""
     gone = {*PACKING_ATTRIBUTES}
-    if attrs.keys() & {"scale_factor", "add_offset"}:
+    if is_scaled(attrs):
         gone |= {name for name in BOUNDS if np.asarray(attrs.get(name)).dtype.kind in "iu"}
     kept = {name: value for name, value in attrs.items() if name not in gone}
     return {**kept, "_FillValue": dtype.type(np.nan)}

@@ -38,6 +38,7 @@ from gridref.faces.picture import (
 )
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.conventions import is_scaled
 from gridref.model.grid import GridAxis
 from gridref.model.manifest import ChunkState
 from gridref.model.scan_report import LEFT_OUT, ScanReport
@@ -259,8 +260,7 @@ def _texts(axis: GridAxis, labels: VirtualArray | None) -> list[str]:
 
     starts = axis.starts(np.arange(axis.n_chunks))
     values = None if labels is None else inline_values(labels)
-    is_packed = labels is not None and {"scale_factor", "add_offset"} & labels.attrs.keys()
-    if labels is None or values is None or is_packed or len(values) != axis.extent:
+    if labels is None or values is None or is_scaled(labels.attrs) or len(values) != axis.extent:
         return [str(start) for start in starts.tolist()]
     return [label_text(values[start], labels.attrs) for start in starts.tolist()]
 

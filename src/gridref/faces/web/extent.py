@@ -14,7 +14,7 @@ import numpy as np
 
 from gridref.faces.web.meaning import Meaning, date_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import compass_of
+from gridref.model.conventions import compass_of, is_scaled
 
 type Read = Callable[[VirtualArray, slice], np.ndarray[Any, Any]]
 """Reads some elements of an array of one dimension."""
@@ -62,7 +62,7 @@ def ends_of(group: VirtualGroup, read: Read) -> list[Ends]:
 def _ends(array: VirtualArray, read: Read) -> tuple[Any, Any]:
     """Satellites' coordinates may be packed; others stay what they are."""
     ends = read(array, slice(0, 1))[0], read(array, slice(array.size - 1, None))[0]
-    if not {"scale_factor", "add_offset"} & set(array.attrs):
+    if not is_scaled(array.attrs):
         return ends
     first, last = Meaning.of(array).unpacked(np.asarray(ends)).round(9).tolist()
     return first, last

@@ -30,7 +30,7 @@ from xarray.core import indexing
 
 from gridref.model.array import CF_FLAGS, VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.conventions import PACKING_ATTRIBUTES
+from gridref.model.conventions import MEANING_ATTRIBUTES
 from gridref.model.encoding import BLOSC_SHUFFLES, Codec, EdgePolicy, Encoding
 from gridref.model.indexing import isel
 from gridref.pickling import Picklable
@@ -114,7 +114,7 @@ def attributes_now(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]
     """
     gone = shown_attributes(array).keys() - variable.encoding.keys() - {"dtype"}
     attrs = {name: value for name, value in array.attrs.items() if name not in gone}
-    attrs = {name: value for name, value in attrs.items() if name not in _DECODING}
+    attrs = {name: value for name, value in attrs.items() if name not in MEANING_ATTRIBUTES}
     attrs |= _decoded_by(variable, array)
     attrs |= variable.attrs
     return {name: attrs[name] for name in (*array.attrs, *attrs) if name in attrs}
@@ -127,7 +127,6 @@ def shown_attributes(array: VirtualArray) -> dict[str, Any]:
 
 
 _FILLS = ("_FillValue", "missing_value")
-_DECODING = (*PACKING_ATTRIBUTES, "units", "calendar")
 
 
 def _decoded_by(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
@@ -141,14 +140,14 @@ def _decoded_by(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
     used: dict[str, Any] = {}
     for function in functions:
         keywords = getattr(function, "keywords", {})
-        known = {name: each for name, each in keywords.items() if name in _DECODING}
+        known = {name: each for name, each in keywords.items() if name in MEANING_ATTRIBUTES}
         used |= {name: each for name, each in known.items() if each is not None}
         if "encoded_fill_values" in keywords:
             used |= {name: list(keywords["encoded_fill_values"]) for name in _FILLS}
     # Fill values of numbers that are taken as unsigned are not those that were compared.
     unsigned = any(getattr(function, "func", None) is np.asarray for function in functions)
     found = {}
-    for name in _DECODING:
+    for name in MEANING_ATTRIBUTES:
         stored, encoded = array.attrs.get(name), variable.encoding.get(name)
         is_used = unsigned and name in (*_FILLS, "_Unsigned")
         by = used.get(name)

@@ -271,7 +271,7 @@ def _field_1(window: Window, at: int, stop: int) -> Field:
     data = window.take(place, 11) if place + 15 <= stop else b""
     if not data:
         raise MessageError("its data are missing")
-    if data[3] & 0x70:  # spherical harmonics are told by the grid
+    if data[3] & 0x70:  # the grid says whether they are spherical harmonics
         kind = (
             "second-order packing" if data[3] & 0x40 else f"a packing with the flags {data[3]:#x}"
         )
