@@ -28,9 +28,8 @@ $(STAMP): pyproject.toml constraints.txt
 	    echo "Making $(VENV) with $$python"; \
 	    "$$python" -m venv --clear $(VENV); \
 	fi
-	@echo "Installing gridref into $(VENV) (the first time takes a few minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --no-compile \
-	    -c constraints.txt -e ".[all,dev]"
+	@echo "Installing gridref into $(VENV) (the first time takes a minute or more)"
+	@tools/install $(BIN)/python -c constraints.txt -e ".[all,dev]"
 	@touch $@
 
 demo: env ## open the sample files as one cube and compare every value; ARGS=--serve shows it
