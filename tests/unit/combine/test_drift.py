@@ -15,11 +15,8 @@ import xarray as xr
 from gridref import concat
 from gridref.api.readable import reader_for
 from gridref.combine import CombineOptions, DriftReport, combine
-from gridref.combine.combining import BATCH_GROUPS
-from gridref.combine.rules.units import INLINE_LIMIT_BYTES
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.indexing import isel
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
@@ -58,53 +55,6 @@ def problems(*groups: VirtualGroup, dim: str = "time", **options: Any) -> dict[s
 # Packing
 
 
-def test_equal_packing_stays_packed() -> None:
-    attrs = {"scale_factor": 0.01, "add_offset": 273.15, "_FillValue": np.int16(-999)}
-    parts = [numbers(np.int16([1, -999, 3]), **attrs), numbers(np.int16([4, 5]), **attrs)]
-    joined = concat(parts, "time")
-    assert joined.dtype == np.int16
-    assert joined.attrs["scale_factor"] == 0.01
-    np.testing.assert_array_equal(decoded(joined), expected(*parts))
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"scale_factor": 0.01, "add_offset": 273.15}, {"scale_factor": 0.02, "add_offset": 270.0}),
-        (
-            {"scale_factor": np.float32(0.01), "_FillValue": np.int16(-9)},
-            {"scale_factor": np.float32(0.5), "_FillValue": np.int16(-9)},
-        ),
-        (
-            {"scale_factor": np.float32(0.5), "add_offset": np.float32(270.1)},
-            {"scale_factor": np.float64(0.5), "add_offset": np.float64(np.float32(270.1))},
-        ),
-        ({"scale_factor": 0.1, "_FillValue": np.int16(-9)}, {"_FillValue": np.int16(-9)}),
-        ({"_FillValue": np.int16(-9)}, {"_FillValue": np.int16(-99)}),
-        ({"_FillValue": np.int16(-9), "missing_value": np.int16(-9)}, {}),
-        ({"missing_value": np.int16([-9, 4])}, {"_FillValue": np.int16(5)}),
-        ({"_Unsigned": "true", "_FillValue": np.int16(-9)}, {"_FillValue": np.int16(-9)}),
-    ],
-)
-def test_different_packing_is_unpacked_block_by_block(
-    one: dict[str, Any], other: dict[str, Any]
-) -> None:
-    parts = [
-        numbers(np.int16([1, -9, 3, 4]), **one),
-        numbers(np.int16([-9, -99, 5]), **other),
-    ]
-    result = combine([group(v=part) for part in parts], "time")
-    assert result.group is not None
-    joined = result.group.arrays["v"]
-    assert isinstance(joined, VirtualArray)
-    wanted = expected(*[part.with_changes(attrs=dict(part.attrs)) for part in parts])
-    np.testing.assert_array_equal(decoded(joined), wanted)
-    assert joined.dtype == np.result_type(*(decoded(part) for part in parts), np.float32)
-    assert "scale_factor" not in joined.attrs
-    assert np.isnan(joined.attrs["_FillValue"])
-    assert causes(result.report) >= {"packing"}
-
-
 def test_unpacked_cubes_combine_again() -> None:
     parts = [
         numbers(np.int16([1, -9, 3]), scale_factor=0.1, _FillValue=np.int16(-9)),
@@ -130,16 +80,6 @@ def test_missing_chunks_of_packed_blocks_are_nan() -> None:
     np.testing.assert_array_equal(decoded(concat(parts, "time")), expected(*parts))
 
 
-def test_floats_with_different_fill_values_become_nan() -> None:
-    parts = [
-        numbers(np.float32([1, 1e20]), _FillValue=np.float32(1e20)),
-        numbers(np.float32([-999, 2]), _FillValue=np.float32(-999)),
-    ]
-    joined = concat(parts, "time")
-    assert joined.dtype == np.float32
-    np.testing.assert_array_equal(decoded(joined), expected(*parts))
-
-
 # Dtypes
 
 
@@ -149,7 +89,9 @@ def test_floats_with_different_fill_values_become_nan() -> None:
         (np.int16([1]), np.int32([70_000]), "int32"),
         (np.float32([0.1]), np.float64([0.1]), "float64"),
         (np.array([b"ab"]), np.array([b"abcdef"]), "S6"),
+        (np.array(["a"]), np.array(["bcde"]), "U4"),
         (np.uint8([200]), np.int8([-1]), "int16"),
+        (np.uint8([200]), np.float32([0.5]), "float32"),
         (np.int32([2**31 - 1]), np.float32([0.5]), "float64"),
     ],
 )
@@ -174,8 +116,10 @@ def test_lossy_promotion_only_if_asked() -> None:
 # Times
 
 
-def time_values(*groups: VirtualGroup, **options: Any) -> tuple[np.ndarray, VirtualArray, Any]:
-    result = combine(list(groups), "time", read=read_slowly, options=CombineOptions(**options))
+def time_values(
+    *groups: VirtualGroup, read: Any = read_slowly, **options: Any
+) -> tuple[np.ndarray, VirtualArray, Any]:
+    result = combine(list(groups), "time", read=read, options=CombineOptions(**options))
     assert result.problems == ()
     assert result.group is not None
     array = result.group.arrays["time"]
@@ -203,16 +147,6 @@ def test_times_are_put_on_one_epoch_exactly(units: list[str], dtype: str) -> Non
     values, _, report = time_values(*[group(time=part) for part in parts], overlap="keep")
     np.testing.assert_array_equal(values, expected(*parts))
     assert causes(report) & {"time-units"}
-
-
-def test_fractions_that_do_not_add_up_become_ticks() -> None:
-    parts = [
-        numbers(np.array([0.1, 0.2]), units="seconds since 2009-01-01"),
-        numbers(np.array([0.1, 0.3]), units="seconds since 2009-01-02"),
-    ]
-    values, array, _ = time_values(*[group(time=part) for part in parts])
-    np.testing.assert_array_equal(values, expected(*parts))
-    assert array.dtype == np.int64
 
 
 def test_times_keep_their_gaps() -> None:
@@ -259,7 +193,7 @@ def test_calendars_that_mean_the_same_days_combine() -> None:
     assert array.attrs["calendar"] == "standard"
 
 
-@pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian"])
+@pytest.mark.parametrize("calendar", ["noleap", "julian"])
 def test_calendars_of_other_days_are_a_problem(calendar: str) -> None:
     parts = [
         numbers(np.int64([0, 1]), units="days since 2000-01-01", calendar="standard"),
@@ -267,23 +201,6 @@ def test_calendars_of_other_days_are_a_problem(calendar: str) -> None:
     ]
     found = problems(*[group(time=part) for part in parts])
     assert set(found) == {"calendar-differs"}
-
-
-@pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian", "all_leap"])
-def test_other_calendars_are_exact_too(calendar: str) -> None:
-    import cftime
-
-    parts = [
-        numbers(np.int64([0, 1]), units="days since 1996-02-28", calendar=calendar),
-        numbers(np.int64([0, 1]), units="days since 2004-03-01", calendar=calendar),
-    ]
-    joined = concat([group(time=part) for part in parts], "time", read=read_slowly).arrays["time"]
-    assert isinstance(joined, VirtualArray)
-
-    def dates(array: VirtualArray) -> Any:
-        return cftime.num2date(read_slowly(array), array.attrs["units"], calendar)
-
-    np.testing.assert_array_equal(dates(joined), np.concatenate([dates(part) for part in parts]))
 
 
 def test_times_need_a_reader_or_inline_values() -> None:
@@ -297,16 +214,6 @@ def test_times_need_a_reader_or_inline_values() -> None:
 
 
 # Units
-
-
-def test_units_that_differ_are_a_problem_unless_converted() -> None:
-    parts = [numbers(np.float64([280.0]), units="K"), numbers(np.float64([7.0]), units="degC")]
-    groups = [group(t=part) for part in parts]
-    assert "units-differ" in problems(*groups)
-    joined = concat(groups, "time", convert_units=lambda a, b: (1.0, 273.15)).arrays["t"]
-    assert isinstance(joined, VirtualArray)
-    assert decoded(joined).tolist() == [280.0, 280.15]
-    assert joined.attrs["units"] == "K"
 
 
 # Missing variables and dimensions
@@ -386,20 +293,6 @@ def test_stacked_groups_that_some_files_lack() -> None:
     np.testing.assert_array_equal(decoded(both["v"])[:, 0], [np.nan, 1])
 
 
-def test_order_of_dimensions() -> None:
-    values = np.arange(12).reshape(3, 4)
-    parts = [
-        group(v=numbers(values, ("time", "x"))),
-        group(v=numbers(values.T + 100, ("x", "time"))),
-    ]
-    result = combine(parts, "time")
-    assert result.group is not None
-    np.testing.assert_array_equal(
-        read_slowly(result.group.arrays["v"]), np.concatenate([values, values + 100])
-    )
-    assert "dimensions" in causes(result.report)
-
-
 def test_dimensions_that_some_files_lack() -> None:
     def part(n: int, v: VirtualArray) -> VirtualGroup:
         return group(time=numbers(np.arange(float(n)) + 10 * n), v=v)
@@ -432,22 +325,6 @@ def test_fill_values_are_reported_and_stay_each_files_own() -> None:
         ("fill value 0", ((0, 1),)),
         ("fill value 5", ((2, 2),)),
     ]
-
-
-def test_reversed_latitudes_are_flipped() -> None:
-    lat = np.array([10.0, 20, 30])
-    values = np.arange(6.0).reshape(2, 3)
-    parts = [
-        group(lat=numbers(lat, ("lat",)), v=numbers(values, ("time", "lat"))),
-        group(lat=numbers(lat[::-1], ("lat",)), v=numbers(values[:, ::-1] + 9, ("time", "lat"))),
-    ]
-    result = combine(parts, "time", read=read_slowly)
-    assert result.group is not None
-    np.testing.assert_array_equal(
-        read_slowly(result.group.arrays["v"]), np.concatenate([values, values + 9])
-    )
-    assert read_slowly(result.group.arrays["lat"]).tolist() == lat.tolist()
-    assert "direction" in causes(result.report)
 
 
 def test_dimensions_of_other_names_are_a_problem_unless_made_up() -> None:
@@ -489,16 +366,15 @@ def test_labels_that_count_time_are_reported_as_dates() -> None:
 
 
 @pytest.mark.parametrize("rule", ["first", "last"])
-def test_overlaps_are_trimmed_inside_chunks(rule: str) -> None:
+@pytest.mark.parametrize("sign", [1, -1], ids=["rising", "falling"])
+def test_overlaps_are_trimmed_inside_chunks(rule: str, sign: int) -> None:
+    labels = [1, 2, 3, 4, 5, 6, 7], [3, 4], [6, 7, 8, 9], [0, 1]
     files = [
-        labelled(1, 2, 3, 4, 5, 6, 7),
-        labelled(3, 4, offset=0.1),
-        labelled(6, 7, 8, 9, offset=0.2),
-        labelled(0, 1, offset=0.3),
+        labelled(*(sign * np.array(own)), offset=number / 10) for number, own in enumerate(labels)
     ]
     result = combine(files, "time", read=read_slowly, options=CombineOptions(overlap=rule))
     assert result.group is not None
-    labels, values = (read_slowly(result.group.arrays[name]) for name in ("time", "v"))
+    found, values = (read_slowly(result.group.arrays[name]) for name in ("time", "v"))
     known: dict[float, float] = {}
     for file in files:
         for label, value in zip(
@@ -506,31 +382,9 @@ def test_overlaps_are_trimmed_inside_chunks(rule: str) -> None:
         ):
             if rule == "last" or label not in known:
                 known[label] = value
-    assert labels.tolist() == sorted(known)
-    assert values.tolist() == [known[label] for label in sorted(known)]
+    assert found.tolist() == sorted(known, reverse=sign < 0)
+    assert values.tolist() == [known[label] for label in found.tolist()]
     assert "overlap" in causes(result.report)
-
-
-def test_falling_labels_are_trimmed_too() -> None:
-    files = [labelled(9, 8, 7), labelled(7, 6, 5, offset=0.1)]
-    joined = concat(files, "time", read=read_slowly, overlap="first")
-    assert read_slowly(joined.arrays["time"]).tolist() == [9, 8, 7, 6, 5]
-    assert read_slowly(joined.arrays["v"]).tolist() == [90, 80, 70, 60.1, 50.1]
-
-
-def test_gaps_and_disorder_are_reported() -> None:
-    result = combine([labelled(1, 2, 3), labelled(7, 8)], "time", read=read_slowly)
-    assert causes(result.report) == {"gap"}
-    result = combine([labelled(7, 8), labelled(1, 2)], "time", read=read_slowly)
-    assert causes(result.report) == {"order"}
-    kept = combine(
-        [labelled(1, 2), labelled(2, 3)],
-        "time",
-        read=read_slowly,
-        options=CombineOptions(overlap="keep"),
-    )
-    assert kept.group is not None
-    assert kept.group.arrays["time"].shape == (4,)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -607,14 +461,6 @@ def test_what_dropped_conflicts_leave_out_is_told() -> None:
     (finding,) = done.group.report.skipped
     assert finding.path == "/b"
     assert "dtypes differ" in finding.reason
-
-
-def test_counts_are_written_as_they_are_said() -> None:
-    done = combine([group(a=numbers([1.0]))], "time")
-    assert done.summary == "1 file, 0 drifts, 0 problems"
-    assert str(done.report) == "1 file, no drift"
-    bad = combine([group(a=numbers([1.0])), group(a=numbers(np.array([b"x"])))], "time")
-    assert bad.summary == "2 files, 0 drifts, 1 problem"
 
 
 # Variables without the dimension
@@ -709,15 +555,6 @@ def test_ragged_arrays_grow_along_several_dimensions() -> None:
     assert read_slowly(joined.arrays["row_size"]).tolist() == [2, 3, 1, 4, 1]
     assert read_slowly(joined.arrays["which"]).tolist() == [0, 0, 1, 1, 1, 2, 3, 3, 3, 3, 4]
     assert joined.arrays["temp"].shape == (11,)
-
-
-def test_index_variables_can_be_named() -> None:
-    parts = [
-        group(v=numbers([1.0, 2.0], ("obs",)), at=numbers(np.int8([1, 0]), ("event",)))
-        for _ in range(2)
-    ]
-    joined = concat(parts, ["obs", "event"], read=read_slowly, index_variables={"at": "obs"})
-    assert read_slowly(joined.arrays["at"]).tolist() == [1, 0, 3, 2]
 
 
 # Problems
@@ -901,15 +738,6 @@ def test_fill_values_of_other_sign_are_kept_apart() -> None:
     assert np.signbit(read_slowly(joined)).tolist() == [False, False, True, False]
 
 
-def test_slices_of_combined_arrays() -> None:
-    parts = [numbers(np.arange(5) + 10 * k, chunks=[2]) for k in range(4)]
-    joined = concat(parts, "time")
-    values = read_slowly(joined)
-    np.testing.assert_array_equal(
-        read_slowly(isel(joined, {"time": slice(17, 2, -3)})), values[17:2:-3]
-    )
-
-
 @pytest.mark.parametrize("dtype", ["i4", "f8", "f4", "i8"])
 @pytest.mark.parametrize("fill", [None, -7])
 def test_large_times_stay_virtual(
@@ -937,15 +765,6 @@ FRACTIONS = (
         "seconds since 2009-01-02",
     ),
 )
-
-
-def test_large_times_that_would_round_on_reading_are_rewritten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("gridref.combine.rules.units.INLINE_LIMIT_BYTES", 10)
-    parts = [numbers(data, units=units) for data, units in FRACTIONS]
-    values, _, _ = time_values(*[group(time=part) for part in parts])
-    np.testing.assert_array_equal(values, expected(*parts))
 
 
 def test_times_too_large_to_rewrite_that_would_round_are_a_problem(
@@ -980,42 +799,32 @@ BATCHED_TIMES: dict[str, list[tuple[str, Any]]] = {
 
 @pytest.mark.parametrize("name", BATCHED_TIMES)
 @pytest.mark.parametrize("limit", [0, 20, 2**20])
-@pytest.mark.parametrize("with_bounds", [False, True])
-def test_times_of_batches_are_exact_at_any_size(
-    monkeypatch: pytest.MonkeyPatch, name: str, limit: int, with_bounds: bool
+def test_times_of_batches_and_their_bounds_are_exact_at_any_size(
+    monkeypatch: pytest.MonkeyPatch, name: str, limit: int
 ) -> None:
     monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 2)
     monkeypatch.setattr("gridref.combine.rules.units.INLINE_LIMIT_BYTES", limit)
-    times = [numbers(data, units=units) for units, data in BATCHED_TIMES[name]]
-    groups = [group(time=time) for time in times]
-    if with_bounds:
-        groups = [
-            group(
-                time=numbers(data, units=units, bounds="tb"),
-                tb=numbers(np.stack([data, data + 1], 1), ("time", "nv")),
-            )
-            for units, data in BATCHED_TIMES[name]
-        ]
+    times, bounds, groups = [], [], []
+    for units, data in BATCHED_TIMES[name]:
+        pairs = np.stack([data, data + 1], 1)
+        times.append(numbers(data, units=units, bounds="tb"))
+        bounds.append(numbers(pairs, ("time", "nv"), units=units))
+        groups.append(group(time=times[-1], tb=numbers(pairs, ("time", "nv"))))
     found = combine(groups, "time", read=read_slowly, options=CombineOptions(overlap="keep"))
     assert found.problems == ()
     assert found.group is not None
-    time = found.group.arrays["time"]
+    time, both = (found.group.arrays[name] for name in ("time", "tb"))
     np.testing.assert_array_equal(decoded(time), expected(*times))
-    if with_bounds:
-        both = found.group.arrays["tb"]
-        shared = {key: time.attrs[key] for key in ("units",)}
-        bounds = [
-            numbers(np.stack([data, data + 1], 1), ("time", "nv"), units=units)
-            for units, data in BATCHED_TIMES[name]
-        ]
-        np.testing.assert_array_equal(
-            decoded(both.with_changes(attrs={**both.attrs, **shared})), expected(*bounds)
-        )
+    both = both.with_changes(attrs={**both.attrs, "units": time.attrs["units"]})
+    np.testing.assert_array_equal(decoded(both), expected(*bounds))
 
 
-def test_fractions_of_more_files_than_a_batch_and_above_the_limit() -> None:
-    n_files, n_times = BATCH_GROUPS + 6, INLINE_LIMIT_BYTES // (8 * BATCH_GROUPS) + 2
-    assert n_files > BATCH_GROUPS
+def test_fractions_of_more_files_than_a_batch_and_above_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n_files, n_times = 11, 12
+    monkeypatch.setattr("gridref.combine.combining.BATCH_GROUPS", 8)
+    monkeypatch.setattr("gridref.combine.rules.units.INLINE_LIMIT_BYTES", 8 * 8 * 10)
     data = np.arange(n_times) / 10
     days = np.datetime64("2001-01-01") + np.arange(n_files)
     parts = [
@@ -1024,17 +833,10 @@ def test_fractions_of_more_files_than_a_batch_and_above_the_limit() -> None:
         )
         for day in days.tolist()
     ]
-    read = reader_for().read
-    result = combine([group(time=part) for part in parts], "time", read=read)
-    assert result.problems == ()
-    assert result.group is not None
-    time = result.group.arrays["time"]
-    raw = xr.Variable(time.dims, read(time), dict(time.attrs))
+    values, _, _ = time_values(*[group(time=part) for part in parts], read=reader_for().read)
     offsets = (data * 1e9).astype("m8[ns]")  # xarray cuts at the nanosecond, too
-    np.testing.assert_array_equal(
-        xr.conventions.decode_cf_variable("time", raw).values,
-        (days.astype("M8[ns]")[:, np.newaxis] + offsets).reshape(-1),
-    )
+    expected = (days.astype("M8[ns]")[:, np.newaxis] + offsets).reshape(-1)
+    np.testing.assert_array_equal(values, expected)
 
 
 def test_variables_that_come_and_go_are_reported() -> None:

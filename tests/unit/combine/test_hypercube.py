@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from gridref.api.layout.sources import label_values, with_label, with_labels
 from gridref.combine import Combination, CombineOptions, Hypercube, combine
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -176,65 +174,6 @@ def test_labels_that_place_nothing(second: list[Any], cause: str | None, words: 
 
 
 # Labels for stacking
-
-
-@pytest.mark.parametrize(
-    ("labels", "values", "units"),
-    [
-        ([1, 2], [1, 2], None),
-        (["a", "b"], ["a", "b"], None),
-        (np.array(["2000-01-01", "2000-01-03"], "M8[D]"), [10957, 10959], "days"),
-        (np.array(["2000-01", "2000-02"], "M8[M]"), [10957, 10988], "days"),
-        (np.array([0, 7], "M8[W]"), [0, 49], "days"),
-        (np.array([0, 7], "M8[s]"), [0, 7], "seconds"),
-        (np.array([0, 1], "M8[10s]"), [0, 10 * 10**9], "nanoseconds"),
-        ([pd.Timestamp(7), pd.Timestamp(8)], [7, 8], "nanoseconds"),
-    ],
-)
-def test_labels_are_kept_as_cf_says(labels: Any, values: list[Any], units: str | None) -> None:
-    found, attrs = label_values(labels)
-    assert found.tolist() == values
-    if units is None:
-        assert attrs == {}
-    else:
-        assert attrs["units"] == f"{units} since 1970-01-01"
-        assert attrs["calendar"] == "proleptic_gregorian"
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [5, [[1, 2]], [None, 1], np.array(["NaT", 0], "M8[s]"), [1j, 2j], [object(), 2]],
-    ids=range(6),
-)
-def test_what_are_no_labels(labels: Any) -> None:
-    with pytest.raises(InvalidRequestError):
-        label_values(labels)
-
-
-def test_a_label_is_a_coordinate() -> None:
-    group = VirtualGroup({"v": array([[1, 2]], "tx"), "w": array([3, 4], "x")})
-    assert with_label(group, "t", 5).arrays["t"].dims == ("t",)
-    assert with_label(group, "z", 5).arrays["z"].dims == ()
-    with pytest.raises(InvalidRequestError, match="length 2"):
-        with_label(group, "x", 5)
-
-
-@pytest.mark.parametrize("n_labels", [1, 2, 3])
-def test_one_label_for_each_input(n_labels: int) -> None:
-    groups = [VirtualGroup({"v": array([1, 2], "x")}) for _ in range(2)]
-    if n_labels == 2:
-        done = combine(with_labels(groups, "t", [3, 4]), "t", read=read_slowly)
-        assert values_of(done, "t") == [3, 4]
-        assert values_of(done, "v") == [[1, 2], [1, 2]]
-        return
-    message = "1 for more inputs" if n_labels == 1 else "3 for 2"
-    with pytest.raises(InvalidRequestError, match=message):
-        combine(with_labels(groups, "t", [*range(n_labels)]), "t", read=read_slowly)
-
-
-def test_stacking_takes_one_dimension() -> None:
-    with pytest.raises(InvalidRequestError, match="labels need the name of one dimension"):
-        with_labels([VirtualGroup()], ["t"], [1])  # type: ignore[arg-type]
 
 
 def test_single_values_that_differ_where_labels_cannot_be_compared() -> None:

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gridref import concat
@@ -31,7 +32,8 @@ def test_labels_become_the_coordinate() -> None:
 
 def test_a_dimension_that_exists_cannot_be_stacked() -> None:
     inputs = [field(0.0), field(10.0)]
-    with pytest.raises(InvalidRequestError, match="along the existing one with concat_dim='y'"):
+    advice = "'y' of length 2.*along the existing one with concat_dim='y'"
+    with pytest.raises(InvalidRequestError, match=advice):
         concat(inputs, "y", labels=[1, 2])
     values = read_slowly(concat(inputs, "y").arrays["t"])  # the advice
     np.testing.assert_array_equal(values[:, 0], [0, 3, 10, 13])
@@ -44,38 +46,50 @@ def test_without_labels_there_is_no_coordinate() -> None:
 @pytest.mark.parametrize(
     ("labels", "expected", "units"),
     [
+        ([1, 2], [1, 2], None),
+        (["a", "bc"], ["a", "bc"], None),
         (np.array(["2020-01-01", "2020-01-02"], "M8[D]"), [18262, 18263], "days"),
         (np.array(["2020-01", "2020-02"], "M8[M]"), [18262, 18293], "days"),
-        (np.array([1, 2], "M8[ns]"), [1, 2], "nanoseconds"),
-        ([dt.date(1970, 1, 2), dt.datetime.fromisoformat("1970-01-01T00:00:01")],
-         [864 * 10**8, 10**6], "microseconds"),
+        (np.array([0, 7], "M8[W]"), [0, 49], "days"),
+        (np.array([0, 7], "M8[s]"), [0, 7], "seconds"),
+        (np.array([0, 1], "M8[10s]"), [0, 10 * 10**9], "nanoseconds"),
+        ([pd.Timestamp(7), pd.Timestamp(8)], [7, 8], "nanoseconds"),
+        (
+            [dt.date(1970, 1, 2), dt.datetime.fromisoformat("1970-01-01T00:00:01")],
+            [864 * 10**8, 10**6],
+            "microseconds",
+        ),
     ],
-)  # fmt: skip
-def test_times_are_kept_with_cf_units(labels: Any, expected: list[int], units: str) -> None:
-    time = concat([field(0.0), field(1.0)], "time", labels=labels).arrays["time"]
-    np.testing.assert_array_equal(read_slowly(time), expected)
-    assert time.attrs["units"] == f"{units} since 1970-01-01"
-
-
-def test_strings_label_members() -> None:
-    group = concat([field(0.0), field(1.0)], "model", labels=["a", "bc"])
-    assert read_slowly(group.arrays["model"]).tolist() == ["a", "bc"]
+)
+def test_labels_are_kept_as_cf_says(labels: Any, expected: list[Any], units: str | None) -> None:
+    found = concat([field(0.0), field(1.0)], "time", labels=labels, overlap="keep").arrays["time"]
+    assert read_slowly(found).tolist() == expected
+    calendar = {"units": f"{units} since 1970-01-01", "calendar": "proleptic_gregorian"}
+    assert found.attrs == (calendar if units else {})
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
-    [([1], "1 for more"), ([1, 2, 3], "3 for 2"), (5, "of shape"),
-     ([object(), object()], "numbers, strings or times"),
-     (np.array(["NaT", "2020"], "M8[s]"), "NaT")],
-)  # fmt: skip
+    [
+        ([1], "1 for more"),
+        ([1, 2, 3], "3 for 2"),
+        (5, "of shape"),
+        ([[1, 2]], "of shape"),
+        ([object(), 2], "numbers, strings or times"),
+        ([None, 1], "NaT"),
+        ([1j, 2j], "numbers, strings or times"),
+        (np.array(["NaT", "2020"], "M8[s]"), "NaT"),
+    ],
+    ids=range(8),
+)
 def test_labels_that_do_not_fit_are_refused(labels: Any, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
         concat([field(0.0), field(1.0)], "run", labels=labels)
 
 
-def test_a_dimension_that_is_there_already_is_refused_by_name() -> None:
-    with pytest.raises(InvalidRequestError, match="'y' of length 2"):
-        concat([field(0.0), field(1.0)], "y", labels=[1, 2])
+def test_labels_are_of_one_dimension() -> None:
+    with pytest.raises(InvalidRequestError, match="labels need the name of one dimension"):
+        concat([field(0.0), field(1.0)], ["run", "y"], labels=[1, 2])
 
 
 def test_length_one_is_laid_along_and_labelled_anew() -> None:

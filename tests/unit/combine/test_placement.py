@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -65,25 +63,6 @@ def test_labels_that_rise_in_the_end_are_put_in_rising_order() -> None:
     done = combined(series([4, 2, 0]), series([9, 3, 4]), overlap="first")
     assert done.group is not None
     assert read_slowly(done.group.arrays["x"]).tolist() == [9, 4, 3, 2, 0]
-
-
-@pytest.mark.parametrize("attrs", [{"_Unsigned": "true"}, {"scale_factor": 0.5}, {}])
-def test_equal_packing_is_nothing_to_report(attrs: dict[str, Any]) -> None:
-    parts = [series([2 * n, 2 * n + 1], np.int8([-1, 5]), **attrs) for n in range(3)]
-    assert causes(*parts) == []
-    done = combined(*parts)
-    assert done.group.arrays["v"].dtype == np.int8
-
-
-def test_signs_that_are_alike_stay_packed_whatever_else_differs() -> None:
-    parts = [
-        series([n], np.int8([-1]), _Unsigned="true", long_name=f"from file {n}") for n in range(2)
-    ]
-    done = combined(*parts)
-    assert done.group is not None
-    assert done.group.arrays["v"].dtype == np.int8
-    assert done.group.arrays["v"].attrs["_Unsigned"] == "true"
-    assert "packing" not in [drift.cause for drift in done.report]
 
 
 @pytest.mark.parametrize("n_units", [2, 4, 5, 6])
