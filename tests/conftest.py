@@ -75,6 +75,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="write the tests that were skipped for want of a program to FILE; @FILE runs them",
     )
+    parser.addoption(
+        "--and-tests-of",
+        type=Path,
+        metavar="FILE",
+        help="with -m long: run also the tests that FILE lists",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -91,8 +97,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    long.spare_quick_cases(items)
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    long.mark_long(items, config)
 
 
 def pytest_collection_finish() -> None:

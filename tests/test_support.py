@@ -70,11 +70,12 @@ def test_quick(): pass
 @pytest.fixture
 def module(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makeconftest(
-        "import pytest\nfrom tests.long import has_no_long_test, spare_quick_cases\n"
+        "import pathlib, pytest\nfrom tests.long import has_no_long_test, mark_long\n"
+        "def pytest_addoption(parser): parser.addoption('--and-tests-of', type=pathlib.Path)\n"
         "def pytest_ignore_collect(collection_path, config):\n"
         "    return has_no_long_test(collection_path, config) or None\n"
         "@pytest.hookimpl(tryfirst=True)\n"
-        "def pytest_collection_modifyitems(items): spare_quick_cases(items)\n"
+        "def pytest_collection_modifyitems(items, config): mark_long(items, config)\n"
     )
     pytester.makeini(
         "[pytest]\nmarkers = long(but=n): left out\nasyncio_default_fixture_loop_scope = function"
@@ -112,6 +113,19 @@ def test_modules_without_long_tests_are_not_imported(module: pytest.Pytester) ->
     assert fails("-m", "long", quick) == {"quick"}
 
 
+def test_listed_tests_are_run_beside_the_long_ones(module: pytest.Pytester) -> None:
+    skipped = module.path / "skipped"
+    skipped.write_text("test_other.py::test_b\ntest_module.py::test_quick\n")
+    (module.path / "test_other.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
+    arguments = ["-m", "long", f"--and-tests-of={skipped}"]
+    module.runpytest_inprocess(*arguments).assert_outcomes(passed=12, deselected=6)
+    skipped.write_text("test_module.py::test_gone\n")
+    run = module.runpytest_inprocess(*arguments)
+    assert (
+        "skipped lists tests that are not there: ['test_module.py::test_gone']" in run.stderr.str()
+    )
+
+
 def test_no_long_test_is_hidden_in_a_module_without_the_marker(module: pytest.Pytester) -> None:
     (module.path / "test_other.py").write_text("from test_module import test_exhaustive\n")
     run = module.runpytest_inprocess("--collect-only")
@@ -125,13 +139,12 @@ def test_a_case_that_is_named_is_run(module: pytest.Pytester) -> None:
 
 
 def test_ci_runs_what_make_test_leaves_out() -> None:
-    """In three parts: quick tests, those of them that were skipped, and long ones."""
+    """Quick tests, then long ones and those of the quick ones that were skipped."""
     makefile, ci = (ROOT / "Makefile").read_text(), (ROOT / ".ci/run").read_text()
     assert re.search(r'^test:.*\n(?:.*\n)?\t.*pytest .*-m "not long"', makefile, re.MULTILINE)
     assert re.findall(r"make (test(?:-all)? .*)", ci) == [
         "test ARGS=--skipped-to=build/skipped",
-        "test ARGS=@build/skipped",
-        "test-all ARGS='-m long'",
+        "test-all ARGS='-m long --and-tests-of=build/skipped'",
     ]
 
 
