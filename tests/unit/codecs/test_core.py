@@ -148,14 +148,13 @@ def test_compressors_of_cut_streams(name):
 def test_bombs_are_not_decoded():
     values = np.zeros((10, 10), "f4")
     for name, compress in COMPRESSORS.items():
-        bomb = bytes(compress(bytes(50_000_000)))
+        bomb = bytes(compress(bytes(2_000_000)))
         with pytest.raises(DecodeError, match=name):
             decode_chunk(bomb, encoding(values, Codec(name)))
 
 
 @pytest.mark.parametrize("cname", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
-@pytest.mark.parametrize("shuffle", [0, 1, 2])
-@pytest.mark.parametrize("dtype", ["u1", "i2", "f8"])
+@pytest.mark.parametrize(("shuffle", "dtype"), [(0, "u1"), (1, "i2"), (1, "f8"), (2, "f8")])
 def test_blosc(cname, shuffle, dtype):
     values = image_like((33, 7), dtype)
     stored = numcodecs.Blosc(cname, 5, shuffle).encode(values)
@@ -176,16 +175,6 @@ def test_gzip_of_several_members():
     np.testing.assert_array_equal(decode_chunk(stored, encoding(values, Codec("gzip"))), values)
     with pytest.raises(DecodeError):
         decode_chunk(stored + gzip.compress(data), encoding(values, Codec("gzip")))
-
-
-def test_zstd_of_unknown_size():
-    values = image_like((400, 300), "f4")
-    inner = zlib.compress(values.tobytes())
-    for stored in (numcodecs.Zstd().encode(inner) + numcodecs.Zstd().encode(b"12"),):
-        with pytest.raises(DecodeError):
-            decode_chunk(stored[:-3], encoding(values, Codec("numcodecs.zlib"), Codec("zstd")))
-        decoded = decode_chunk(stored, encoding(values, Codec("numcodecs.zlib"), Codec("zstd")))
-        np.testing.assert_array_equal(decoded, values)
 
 
 def test_crc32c():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from gridref.codecs.core import _zstd_content_bytes
 from gridref.codecs.encode import REWRAP_BYTES, gzip_from_zlib
 from gridref.codecs.stage import decompressed
 from gridref.errors import DecodeError
+from gridref.limits import limits
 from gridref.model.encoding import Codec
 from tests.unit.codecs.support import dataset_encoding, encoding
 
@@ -64,37 +66,12 @@ def test_bitshuffle_cut_anywhere(cname: str) -> None:
 
 @pytest.mark.parametrize("nelems", [0, 8, 64, 2048])
 @pytest.mark.parametrize("dtype", ["u1", "<i2", "<f8", "S3", "S700"])
-@pytest.mark.parametrize("n", [1, 7, 8, 65, 5003])
-def test_bits_of_any_block_size(nelems: int, dtype: str, n: int) -> None:
-    values = (np.arange(n) % 251).astype("u1").astype(dtype)
-    for cname in ("none", "lz4"):
+def test_bits_of_any_block_size(nelems: int, dtype: str) -> None:
+    longest = 5003 if dtype != "S700" else 103
+    for n, cname in itertools.product((1, 7, 8, 65, longest), ("none", "lz4")):
+        values = (np.arange(n) % 251).astype("u1").astype(dtype)
         raw, kind = stored(values, **hdf5plugin.Bitshuffle(nelems=nelems, cname=cname))
-        np.testing.assert_array_equal(decode_chunk(raw, kind, values.shape), values)
-
-
-@pytest.mark.parametrize("size", [0, -1])
-def test_bitshuffle_of_elements_without_bytes(size: int) -> None:
-    problem = why_not(Codec.of("gridref.hdf5_bitshuffle", cd_values=[0, 2, size]))
-    assert problem is not None
-    assert "lack the size of an element" in problem
-    assert why_not(Codec.of("gridref.hdf5_bitshuffle", cd_values=[0, 2, 1])) is None
-
-
-@pytest.mark.parametrize("scale", [0, 1, 3])
-@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8"])
-@pytest.mark.parametrize("fill", [None, 7.0, -1e3])
-def test_floats_rounded_to_any_power_of_ten(scale: int, dtype: str, fill: float | None) -> None:
-    values = (np.arange(200) * 17.25 - 900).astype(dtype)
-    values[::7] = 7 if fill is None else fill
-    with h5py.File("a.h5", "w", driver="core", backing_store=False) as file:
-        dataset = file.create_dataset(
-            "v", data=values, chunks=(50,), scaleoffset=scale, fillvalue=fill
-        )
-        kind = dataset_encoding(dataset)
-        for start in range(0, 200, 50):
-            mask, raw = dataset.id.read_direct_chunk((start,))
-            found = decode_chunk(raw, kind, (50,), mask)
-            np.testing.assert_array_equal(found, dataset[start : start + 50])
+        np.testing.assert_array_equal(decode_chunk(raw, kind, values.shape), values, str(n))
 
 
 @pytest.mark.parametrize("bits", [1, 31, 32, 33, 35, 36, 40])
@@ -142,17 +119,6 @@ def test_zstd_frames_of_the_least_size() -> None:
     assert _zstd_content_bytes(b"\x28\xb5\x2f\xfd\x20") is None
 
 
-def test_what_is_no_blosc2_frame() -> None:
-    frame = b"\x9e\xa8b2frame\0" + bytes(200)
-    with pytest.raises(ValueError, match="is no Blosc2 frame"):
-        Blosc2Frame(b"\x9e\xa8b2fRame\0" + bytes(200))
-    for stop in (0, 9, 10, 20):
-        with pytest.raises(ValueError, match="is no Blosc2 frame"):
-            Blosc2Frame(frame[:stop])
-    with pytest.raises(ValueError, match="header says 0 bytes are stored, got 210"):
-        Blosc2Frame(frame)
-
-
 def test_a_zlib_stream_becomes_a_gzip_member_of_its_size() -> None:
     data = np.arange(200, dtype="u1")
     for behind in (b"", b"x", b"12345"):
@@ -187,34 +153,37 @@ def test_black_and_white_streams_cut_short(tmp_path: Path, compression: str) -> 
                 decode_chunk(raw[:stop] + bytes(n_zeros), kind)
 
 
-@pytest.mark.parametrize("said", [0, 1, 999, 1001, 1 << 31, (1 << 32) - 1])
-def test_blosc_buffers_that_say_another_size(said: int) -> None:
-    values = np.arange(1000) % 7
-    values = values.astype("u1")
-    raw = bytearray(numcodecs.Blosc("lz4").encode(values))
+def test_blosc_buffers_are_right_about_both_sizes() -> None:
+    values = (np.arange(1000) % 7).astype("u1")
+    raw = bytes(numcodecs.Blosc("lz4").encode(values))
     kind = encoding(values, Codec("blosc"))
-    np.testing.assert_array_equal(decode_chunk(bytes(raw), kind), values)
-    before_another = encoding(values, Codec("numcodecs.zlib"), Codec("blosc"))
-    inner = bytearray(numcodecs.Blosc("lz4").encode(imagecodecs.zlib_encode(values)))
-    np.testing.assert_array_equal(decode_chunk(bytes(inner), before_another), values)
-    raw[4:8] = said.to_bytes(4, "little")
-    with pytest.raises(DecodeError, match=f"header says {said} bytes are decoded, expected 1000"):
-        decode_chunk(bytes(raw), kind)
-    raw[12:16] = (said & 0x7FFFFFFF).to_bytes(4, "little")
-    with pytest.raises(DecodeError, match="bytes are stored, got"):
-        decode_chunk(bytes(raw), kind)
+    np.testing.assert_array_equal(decode_chunk(raw, kind), values)
+
+    def with_bits(place: int, bits: int) -> bytes:
+        word = int.from_bytes(raw[place : place + 4], "little") ^ bits
+        return raw[:place] + word.to_bytes(4, "little") + raw[place + 4 :]
+
+    for bit in (0, 9, 18, 31):  # every byte of a size counts
+        with pytest.raises(DecodeError, match=f"header says {1000 ^ 1 << bit} bytes are decoded"):
+            decode_chunk(with_bits(4, 1 << bit), kind)
+        with pytest.raises(DecodeError, match=f"bytes are stored, got {len(raw)}"):
+            decode_chunk(with_bits(12, 1 << bit), kind)
+    for other in (raw[:-1], raw + b"\0", raw[:16]):
+        with pytest.raises(DecodeError, match=f"bytes are stored, got {len(other)}"):
+            decode_chunk(other, kind)
+    for n_bytes in (0, 15):
+        with pytest.raises(DecodeError, match="too few for a header"):
+            decode_chunk(raw[:n_bytes], kind)
 
 
-def test_bitshuffle_says_the_size_of_its_blocks_in_four_bytes() -> None:
-    raw, kind = stored(VALUES, **hdf5plugin.Bitshuffle(nelems=64))
-    for wrong in (1 << 24, 1 << 31, 3, 0, 36):
-        damaged = raw[:8] + wrong.to_bytes(4, "big") + raw[12:]
-        with pytest.raises(DecodeError):
-            decode_chunk(damaged, kind, VALUES.shape)
-    # One block of all: the number's first byte counts.
-    larger = raw[:8] + (256 | 1 << 24).to_bytes(4, "big") + raw[12:]
-    with pytest.raises(DecodeError):
-        decode_chunk(larger, kind, VALUES.shape)
+def test_blosc_buffers_before_another_codec_say_how_large_they_are() -> None:
+    values = (np.arange(1000) % 7).astype("u1")
+    kind = encoding(values, Codec("numcodecs.zlib"), Codec("blosc"))
+    raw = bytes(numcodecs.Blosc("lz4").encode(imagecodecs.zlib_encode(values)))
+    np.testing.assert_array_equal(decode_chunk(raw, kind), values)
+    huge = raw[:4] + (limits().decoded_bytes + 1).to_bytes(4, "little") + raw[8:]
+    with pytest.raises(DecodeError, match="bytes are decoded"):
+        decode_chunk(huge, kind)
 
 
 @pytest.mark.parametrize("n_streams", [1, 2, 3])
@@ -231,26 +200,6 @@ def test_streams_hold_no_more_than_was_said(n_streams: int, more: int) -> None:
     for stop in (1, len(raw) // 2 // n_streams, len(raw) - 1):
         with pytest.raises(ValueError, match="cut short"):
             decompressed(bz2.BZ2Decompressor, raw[:stop], size + 1000)
-
-
-@pytest.mark.parametrize("dtype", ["i1", "u1"])
-@pytest.mark.parametrize("scale", [-3, -1, 1, 2, 5])
-@pytest.mark.parametrize("offset", [-7, 0, 1, 100])
-def test_integers_are_unscaled_exactly_or_not_at_all(dtype: str, scale: int, offset: int) -> None:
-    limits = np.iinfo(dtype)
-    if min(scale, offset) < limits.min:
-        return
-    codec = Codec.of("scale_offset", scale=scale, offset=offset)
-    for stored in range(limits.min, limits.max + 1):
-        raw = np.array([stored], dtype)
-        whole, rest = divmod(stored, scale)
-        kind = encoding(raw, before=(codec,))
-        fits = all(limits.min <= number <= limits.max for number in (whole, whole + offset))
-        if rest or not fits:
-            with pytest.raises(DecodeError):
-                decode_chunk(raw.tobytes(), kind)
-        else:
-            assert int(decode_chunk(raw.tobytes(), kind)[0]) == whole + offset
 
 
 def frame_of(parts: list[Any], size: int, chunk_bytes: int, item_bytes: int) -> bytes:
@@ -279,9 +228,6 @@ def test_frames_of_several_chunks(n: int, code: str) -> None:
     item_bytes = values.itemsize
     frame = frame_of(parts, values.nbytes, 10 * item_bytes, item_bytes)
     np.testing.assert_array_equal(Blosc2Frame(frame).decode().view(code), values)
-    short = frame_of(parts, values.nbytes, 0, item_bytes)
-    with pytest.raises(ValueError, match="chunks have 0 bytes"):
-        Blosc2Frame(short).decode()
 
 
 @pytest.mark.parametrize("code", ["<f4", "<f8", "<i2"])

@@ -24,11 +24,9 @@ CHAINS = [
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
-@pytest.mark.parametrize("dtype", ["b1", "i2", "f8", "c8", "S3", ">f4"])
-@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize(("dtype", "endian"), [("f8", "little"), (">f4", "big")])
 def test_what_is_encoded_is_decoded(chain, dtype, endian):
-    values = np.array([b"a", b"bc"] * 6, "S3") if dtype == "S3" else image_like((4, 3), dtype)
-    values = values.reshape(4, 3)
+    values = image_like((4, 3), dtype)
     codecs = (Codec.of("bytes", endian=endian), *chain)
     native = values.dtype.newbyteorder("=")
     for layout in (values, np.asfortranarray(values)):
@@ -86,11 +84,11 @@ class _Long(bytes):
 
 
 def test_gzip_is_gzip_and_carries_no_time():
-    data = bytes(range(256)) * 10
-    stored = encode_bytes_codecs(data, (Codec.of("gzip", level=6),))
-    assert gzip.decompress(stored) == data
-    assert stored[4:8] == bytes(4)
-    assert zlib.decompress(stored, 31) == data
+    for data in (b"\1", b"\1\2", bytes(range(11)), bytes(range(256)) * 10):
+        stored = encode_bytes_codecs(data, (Codec.of("gzip", level=6),))
+        assert gzip.decompress(stored) == data
+        assert stored[4:8] == bytes(4)
+        assert zlib.decompress(stored, 31) == data
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
@@ -118,3 +116,6 @@ def test_other_codecs_are_refused():
         encode_chunk(np.array([1, None]), (Codec("bytes"),))
     with pytest.raises(InvalidRequestError, match="empty"):
         encode_chunk(values, ())
+    for codecs in ((Codec("numcodecs.delta"),), (Codec("bytes"), Codec("blosc"))):
+        with pytest.raises(InvalidRequestError):
+            encode_chunk(values, codecs)

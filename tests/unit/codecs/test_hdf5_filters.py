@@ -5,7 +5,7 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from gridref.codecs import decode_chunk, why_not
+from gridref.codecs import decode_chunk
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec
 from tests.unit.codecs.support import (
@@ -68,8 +68,8 @@ FILTERS = {
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("chunks", [(61, 47), (16, 32), (7, 5), (1, 3)], ids=str)
 def test_filters(file, name, dtype, chunks):
-    dataset = file.create_dataset("v", data=sample(dtype), chunks=chunks, **FILTERS[name])
-    n_filtered = check(dataset)
+    data = sample(dtype)[: 2 * chunks[0] + 1, : 2 * chunks[1] + 1]
+    n_filtered = check(file.create_dataset("v", data=data, chunks=chunks, **FILTERS[name]))
     # Some filters leave chunks as they are if nothing is gained.
     assert n_filtered or dtype != "S3" or chunks != (61, 47)
 
@@ -106,37 +106,6 @@ def test_nothing_to_gain(file):
     values = np.random.default_rng(0).integers(0, 256, (40, 50), "u1")
     for name, options in FILTERS.items():
         check(file.create_dataset(name, data=values, chunks=(20, 25), **options))
-
-
-@pytest.mark.parametrize(
-    ("codec", "reason"),
-    [
-        (Codec.of("gridref.hdf5_szip", cd_values=[141, 4]), "too few"),
-        (Codec.of("gridref.hdf5_bitshuffle", cd_values=[0, 3]), "lack the size of an element"),
-        (
-            Codec.of("gridref.hdf5_bitshuffle", cd_values=[0, 3, 4, 0, 9]),
-            "compression 9 is unknown",
-        ),
-        (Codec.of("gridref.hdf5_zfp", cd_values=[1, 2, 3]), "is no zfp stream"),
-        (Codec("gridref.hdf5_szip"), "lacks cd_values"),
-    ],
-)
-def test_client_data_values_that_make_no_sense(codec, reason):
-    assert reason in str(why_not(codec))
-
-
-@pytest.mark.parametrize("n_bytes", [4000, 1 << 20, (1 << 64) - 1])
-def test_headers_that_promise_too_much(n_bytes):
-    values = image_like((10, 10), "f4")
-    for name in ("lz4", "bitshuffle"):
-        codec = Codec.of(f"gridref.hdf5_{name}", cd_values=[0, 3, 4, 0, 2])
-        raw = n_bytes.to_bytes(8, "big") + (1024).to_bytes(4, "big") + bytes(500)
-        with pytest.raises(DecodeError, match=f"header says {n_bytes} bytes"):
-            decode_chunk(raw, encoding(values, codec))
-    codec = Codec.of("gridref.hdf5_szip", cd_values=[141, 4, 32, 10])
-    raw = (n_bytes & 0xFFFFFFFF).to_bytes(4, "little") + bytes(500)
-    with pytest.raises(DecodeError, match="header says"):
-        decode_chunk(raw, encoding(values, codec))
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
@@ -186,7 +155,7 @@ def test_blosc2_frames_without_dimensions(file):
         assert check(file.create_dataset(name, data=values, chunks=(300,), **options))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_blosc2_frames_with_dimensions(file, seed):
     """Blocks that are no part of their chunk are stored padded, as PyTables writes them."""
     numbers = np.random.default_rng(seed)

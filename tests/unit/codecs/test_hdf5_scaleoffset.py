@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gridref.codecs import decode_chunk, why_not
+from gridref.codecs import decode_chunk
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from tests.unit.codecs.support import dataset_encoding, same_bits, stored_chunks
@@ -24,17 +24,18 @@ def check(dataset):
     return widths
 
 
-@pytest.mark.parametrize("dtype", [f"{o}{k}{s}" for o in "<>" for k in "iu" for s in (1, 2, 4, 8)])
+@pytest.mark.parametrize("dtype", ["<i1", ">i2", "<i4", ">i8", "<u1", ">u2", "<u4", ">u8"])
 @pytest.mark.parametrize("fill", [None, 0, 7])
-@pytest.mark.parametrize("spread", [0, 1, 5, 100])
-def test_integers(file, dtype, fill, spread):
+def test_integers(file, dtype, fill):
     rng = np.random.default_rng(0)
-    values = rng.integers(20, 21 + spread, (5, 13)).astype(dtype)
-    if np.dtype(dtype).kind == "i":
-        values -= 50
-    if fill is not None:
-        values[1, 2:7] = fill
-    check(file.create_dataset("v", data=values, chunks=(3, 5), scaleoffset=0, fillvalue=fill))
+    for spread in (0, 1, 5, 100):
+        values = rng.integers(20, 21 + spread, (5, 13)).astype(dtype)
+        if np.dtype(dtype).kind == "i":
+            values -= 50
+        if fill is not None:
+            values[1, 2:7] = fill
+        options = {"chunks": (3, 5), "scaleoffset": 0, "fillvalue": fill}
+        check(file.create_dataset(f"spread {spread}", data=values, **options))
 
 
 @pytest.mark.parametrize("dtype", ["<i4", ">u8", "<f4", "<f8"])
@@ -96,21 +97,6 @@ def test_below_other_filters(file):
             "v", data=values, chunks=(3, 5), scaleoffset=0, shuffle=True, compression="gzip"
         )
     )
-
-
-@pytest.mark.parametrize(
-    ("cd_values", "reason"),
-    [
-        ([2, 0, 12], "too few"),
-        ([1, 2, 12, 1, 4, 0, 0, 0], "scale type 1"),
-        ([2, 0, 12, 1, 4, 0, 0, 0], "scale type 2 for class 1"),
-        ([2, 0, 12, 0, 3, 0, 0, 0], "of 3 bytes"),
-        ([0, 0, 12, 1, 2, 0, 0, 0], "floats of 2 bytes"),
-        ([2, 0, 12, 0, 4, 2, 0, 0], "integers of sign 2"),
-    ],
-)
-def test_client_data_values_that_make_no_sense(cd_values, reason):
-    assert reason in str(why_not(Codec.of("gridref.hdf5_scaleoffset", cd_values=cd_values)))
 
 
 def test_headers_that_make_no_sense():

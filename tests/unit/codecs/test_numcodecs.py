@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
-from gridref.codecs import decode_chunk, why_not
+from gridref.codecs import decode_chunk
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from tests.unit.codecs.support import encoding, image_like
@@ -55,21 +55,10 @@ def test_streams_of_several_parts_and_bombs():
         stored = compress(data[:500]) + compress(data[500:])
         np.testing.assert_array_equal(decode_chunk(stored, encoding(values, Codec(name))), values)
         with pytest.raises(DecodeError, match="decompresses to more than 2400 bytes"):
-            decode_chunk(compress(bytes(10_000_000)), encoding(values, Codec(name)))
-    stored = bytes(numcodecs.LZ4().encode(bytes(10_000_000)))
-    with pytest.raises(DecodeError, match="header says 10000000 bytes"):
+            decode_chunk(compress(bytes(500_000)), encoding(values, Codec(name)))
+    stored = bytes(numcodecs.LZ4().encode(bytes(500_000)))
+    with pytest.raises(DecodeError, match="header says 500000 bytes"):
         decode_chunk(stored, encoding(values, Codec("numcodecs.lz4")))
-
-
-@pytest.mark.parametrize("n_elements", [0, 1, 2, 7, 512, 5000, 70_000])
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 8, 12, 16, 255, 256])
-def test_shuffle(size, n_elements):
-    values = np.random.default_rng(0).integers(0, 256, size * n_elements, np.uint8)
-    shape = (max(1, len(values)),)
-    stored = bytes(numcodecs.Shuffle(size).encode(values.tobytes())) if len(values) else b""
-    codec = Codec.of("numcodecs.shuffle", elementsize=size)
-    encoded = Encoding(shape, np.dtype("u1"), (Codec("bytes"), codec))
-    np.testing.assert_array_equal(decode_chunk(stored, encoded, values.shape), values)
 
 
 ARRAY_CODECS = [
@@ -141,12 +130,6 @@ def test_packbits_of_another_padding():
     chain = (Codec("numcodecs.packbits"), Codec("bytes"))
     with pytest.raises(DecodeError, match="3 bits are said to be unused, expected 5"):
         decode_chunk(b"\x03\xff", Encoding((3,), np.dtype(bool), chain))
-
-
-def test_problems_of_configurations():
-    assert "numcodecs cannot make it" in str(why_not(Codec.of("numcodecs.delta", dtype="nonsense")))
-    assert "lacks dtype" in str(why_not(Codec("numcodecs.delta")))
-    assert why_not(Codec("numcodecs.unheard")) == "codec numcodecs.unheard: no decoder is known"
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])

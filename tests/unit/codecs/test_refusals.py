@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -39,24 +37,10 @@ def test_checksums_of_old_libraries_have_their_halves_swapped() -> None:
         assert "checksum is" in text_of(caught.value)
 
 
-@pytest.mark.parametrize("name", ["numcodecs.fletcher32", "numcodecs.lz4", "gzip", "zstd"])
-@pytest.mark.parametrize("n_bytes", [0, 1, 3])
-def test_too_few_bytes_are_an_error(name: str, n_bytes: int) -> None:
-    with pytest.raises(GridrefError):
-        decode_chunk(b"\x01\x02\x03"[:n_bytes], encoding(BYTES, Codec(name)))
-
-
 def test_an_lz4_block_has_a_header_and_more() -> None:
     with pytest.raises(GridrefError) as caught:
         decode_chunk(b"\0\0\0\0", encoding(BYTES, Codec("numcodecs.lz4")))
     assert "too few for a header and a block" in text_of(caught.value)
-
-
-@pytest.mark.parametrize("size", [1, 2, 11])
-@pytest.mark.parametrize("codec", [Codec.of("gzip", level=1)])
-def test_gzip_of_odd_sizes_is_read_by_python(size: int, codec: Codec) -> None:
-    values = BYTES[:size]
-    assert gzip.decompress(encode_chunk(values, encoding(values, codec).codecs)) == values.tobytes()
 
 
 @pytest.mark.parametrize("checksum", [False, True])
@@ -143,7 +127,7 @@ OUT_OF_RANGE: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("shape", [(1,), (), (1, 1)])
+@pytest.mark.parametrize("shape", [(1,), ()])
 @pytest.mark.parametrize(("value", "stored", "shown"), OUT_OF_RANGE)
 def test_one_element_out_of_range_is_refused_or_clamped(
     shape: tuple[int, ...], value: Any, stored: str, shown: str
@@ -159,8 +143,3 @@ def test_one_element_out_of_range_is_refused_or_clamped(
     limits = np.iinfo(shown)
     clamped = decode_chunk(data, form(out_of_range="clamp"))
     assert clamped.item() == (limits.min if value < 0 else limits.max)
-
-
-def test_sizes_are_behind_gzip_data() -> None:
-    stored = encode_chunk(BYTES, encoding(BYTES, Codec.of("gzip", level=1)).codecs)
-    assert struct.unpack("<I", stored[-4:]) == (11,)

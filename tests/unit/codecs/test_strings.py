@@ -34,20 +34,6 @@ def test_bytes():
     assert decoded.tolist() == values.tolist()
 
 
-@pytest.mark.parametrize(
-    "stored",
-    [b"", STORED[:3], STORED[:-1], STORED + b"\0", STORED[:12], b"\xff\xff\xff\xff" + STORED[4:]],
-)
-def test_broken_items(stored):
-    with pytest.raises(DecodeError, match="vlen-utf8"):
-        decode_chunk(stored, Encoding((2, 3), np.dtypes.StringDType(), (Codec("vlen-utf8"),)))
-
-
-def test_another_number_of_items():
-    with pytest.raises(DecodeError, match="holds 6 items, expected 5"):
-        decode_chunk(STORED, Encoding((5,), np.dtypes.StringDType(), (Codec("vlen-utf8"),)))
-
-
 def test_texts_that_are_not_utf8():
     stored = bytes(numcodecs.VLenBytes().encode(np.array([b"\xff"], object)))
     with pytest.raises(DecodeError, match="vlen-utf8"):
