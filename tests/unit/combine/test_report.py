@@ -12,7 +12,7 @@ from gridref.combine.columns import source_name
 from gridref.combine.report import DriftCase, file_ranges, grouped
 from gridref.errors import CombineError, Problem
 from gridref.model.array import VirtualGroup
-from gridref.model.scan_report import LEFT_OUT, Fate, Finding, FindingRuns, ScanReport
+from gridref.model.scan_report import LEFT_OUT, Fate, Finding, ScanReport
 from gridref.testing.builders import chunked_array
 
 
@@ -144,34 +144,14 @@ def test_problems_of_one_cause_stand_beside_each_other() -> None:
     assert grouped([]) == ()
 
 
-def test_findings_of_many_files_are_those_of_each() -> None:
-    def of(source: str, *paths: str) -> list[Finding]:
-        return [Finding(path, Fate.TAKEN, "", source) for path in paths]
-
-    parts = [
-        of("a", "/x", "/y"),
-        of("b", "/x", "/y"),
-        [],
-        of("c", "/x"),
-        [*of("d", "/x"), *of("e", "/x", "/z")],
-    ]
-    whole = [finding for part in parts for finding in part]
-    joined = FindingRuns.joined([*parts[:3], FindingRuns.joined(parts[3:])])
-    assert [*joined] == whole
-    assert len(joined) == len(whole)
-    assert len(joined.runs) == 3
-    for number in range(-len(whole), len(whole)):
-        assert joined[number] == whole[number]
-    assert joined[1:5:2] == tuple(whole[1:5:2])
-    for outside in (len(whole), -len(whole) - 1):
-        with pytest.raises(IndexError):
-            _ = joined[outside]
+def test_findings_in_words_and_by_what_became_of_them() -> None:
+    taken = [Finding("/x", Fate.TAKEN, "", "a"), Finding("/y", Fate.TAKEN, "", "a")]
     skipped = Finding("/s", Fate.SKIPPED, "why")
     failed = Finding("f", Fate.FAILED, "gone")
-    report = ScanReport((*whole[:2], skipped, failed), 3, 40)
+    report = ScanReport((*taken, skipped, failed), 3, 40)
     assert (report.skipped, report.failed) == ((skipped,), (failed,))
     assert str(skipped) == "/s: skipped (why)"
-    assert str(whole[0]) == "/x: taken"
+    assert str(taken[0]) == "/x: taken"
     both = ScanReport.joined([report, report])
     assert (both.n_requests, both.n_bytes, len([*both])) == (6, 80, 8)
 

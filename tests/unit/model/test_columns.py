@@ -63,7 +63,7 @@ def test_equal_rows_and_equal_columns_are_kept_once() -> None:
 
 
 def test_combined_files_take_little_memory() -> None:
-    n_files = 3000
+    n_files = 1000
     group = combine((one_file(number) for number in range(n_files)), "time").group
     assert group is not None
     columns = {}

@@ -9,12 +9,10 @@ import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.encoding import Codec, bytes_codec
-from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.grid import GridAxis
 from gridref.model.indexing import getitem, split_blocks
-from gridref.model.joining import concatenate
+from gridref.model.joining import concatenate, lay_out
 from gridref.model.projection import Progression, project_slice
-from gridref.model.reshaping import expand_dims, squeeze, transpose
 from gridref.model.scan_report import ScanReport
 from gridref.model.zarr_metadata import data_type_to_json, is_struct
 from gridref.testing.builders import chunked_array
@@ -25,17 +23,6 @@ CUBE = np.arange(2 * 3 * 4, dtype="i4").reshape(2, 3, 4)
 
 def cube(values: np.ndarray = CUBE) -> VirtualArray:
     return chunked_array(values, (1, 2, 3)[: values.ndim], ("t", "y", "x")[: values.ndim])
-
-
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)])
-@pytest.mark.parametrize("axis", [0, 1, 2, 3])
-def test_axes_of_one_over_transposed_chunks(order: tuple[int, ...], axis: int) -> None:
-    found = expand_dims(transpose(cube(), order), axis, "new")
-    expected = np.expand_dims(CUBE.transpose(order), axis)
-    np.testing.assert_array_equal(read_slowly(found), expected)
-    np.testing.assert_array_equal(read_slowly(squeeze(found, [axis])), CUBE.transpose(order))
-    back = transpose(found, (3, 2, 1, 0))
-    np.testing.assert_array_equal(read_slowly(back), expected.transpose(3, 2, 1, 0))
 
 
 KEYS: list[Any] = [
@@ -60,6 +47,7 @@ def test_arrays_of_nothing_and_of_one(shape: tuple[int, ...]) -> None:
     array = cube(values)
     assert read_slowly(array).shape == shape
     assert array.size == values.size
+    np.testing.assert_array_equal(read_slowly(lay_out([array], [[0] * len(shape)], shape)), values)
     for axis in range(len(shape)):
         joined = concatenate([array, array], axis)
         np.testing.assert_array_equal(read_slowly(joined), np.concatenate([values] * 2, axis))
@@ -89,16 +77,6 @@ def test_cuts_where_a_block_begins_or_the_array_ends_change_nothing() -> None:
     assert split_blocks(array, 0, np.array([1, 2])).grid.axes[0].edges().tolist() == [1, 1, 2]
 
 
-@pytest.mark.parametrize("dtype", ["u1", "i1", "?", "S1", "V1", "S5"])
-def test_single_bytes_have_no_order(dtype: str) -> None:
-    assert bytes_codec(np.dtype(dtype)) == Codec("bytes")
-
-
-@pytest.mark.parametrize("dtype", ["u2", "f8", "U1", [("a", "u1"), ("b", "i2")]])
-def test_longer_ones_have(dtype: Any) -> None:
-    assert bytes_codec(np.dtype(dtype)) == Codec.of("bytes", endian="little")
-
-
 def test_a_structure_of_nothing_has_no_data_type() -> None:
     assert not is_struct(np.dtype([]))
     with pytest.raises(NotRepresentableError):
@@ -116,31 +94,9 @@ def test_runs_that_are_none(lengths: list[int], counts: list[int], message: str)
         GridAxis.from_runs(lengths, counts)
 
 
-def test_runs_of_no_chunks_are_left_out() -> None:
-    assert GridAxis.from_runs([3, 2, 5], [1, 0, 2]) == GridAxis.from_edges([3, 5, 5])
-
-
-@pytest.mark.parametrize("place", [-1, 10])
-def test_elements_that_no_chunk_holds(place: int) -> None:
-    with pytest.raises(InvalidRequestError, match="outside of an axis of 10"):
-        GridAxis.uniform(10, 3).locate([0, place])
-
-
-def test_empty_axes_remember_their_chunks() -> None:
-    assert GridAxis.uniform(0, 3).uniform_length == 3
-    assert ChunkGrid.regular((0, 4), (3, 4)).n_chunks == 0
-
-
 def test_arrays_made_in_memory_know_of_nothing_to_read_with() -> None:
     with pytest.raises(InvalidRequestError, match="made in memory"):
         cube().isel(t=0)
-
-
-def test_what_a_group_holds() -> None:
-    group = VirtualGroup({"a": cube()})
-    assert "a" in group
-    assert "b" not in group
-    assert 5 not in group  # type: ignore[comparison-overlap]
 
 
 def test_a_report_of_nothing_is_empty() -> None:

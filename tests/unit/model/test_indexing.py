@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.errors import InvalidRequestError, NotRepresentableError
+from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK, common_along
 from gridref.model.encoding import EdgePolicy
-from gridref.model.indexing import arithmetic_runs, flip, getitem, isel, split_blocks
+from gridref.model.indexing import getitem, isel
 from gridref.model.joining import concatenate, missing_array, recast
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.testing.builders import chunked_array
@@ -72,20 +72,6 @@ def test_bad_selections_are_refused(selection: dict[str, Any]) -> None:
         isel(array(), selection)
 
 
-def test_too_many_runs_are_refused() -> None:
-    indices = np.random.default_rng(0).permutation(300_000)
-    with pytest.raises(NotRepresentableError, match="runs of equal steps"):
-        arithmetic_runs(indices, np.zeros_like(indices))
-
-
-def test_arithmetic_runs_are_greedy_and_end_with_blocks() -> None:
-    indices = np.array([0, 1, 2, 10, 12, 14, 3, 3, 3, 22])
-    first, count = arithmetic_runs(indices, np.zeros_like(indices))
-    assert (first.tolist(), count.tolist()) == ([0, 3, 6, 9], [3, 3, 3, 1])
-    first, count = arithmetic_runs(indices, indices // 11)
-    assert (first.tolist(), count.tolist()) == ([0, 3, 4, 6, 9], [3, 1, 2, 3, 1])
-
-
 def test_transpose_composes_and_undoes_itself() -> None:
     values = np.arange(4 * 5 * 6).reshape(4, 5, 6)
     start = array(values, (3, 2, 4))
@@ -110,10 +96,6 @@ def test_axes_come_and_go(axis: int, edge: EdgePolicy) -> None:
     assert back.encodings == turned.encodings
     one = getitem(repeated, (*[slice(None)] * axis, 1))
     np.testing.assert_array_equal(read_slowly(one), VALUES.T)
-
-
-def test_flip() -> None:
-    np.testing.assert_array_equal(read_slowly(flip(array(), 0)), VALUES[::-1])
 
 
 def test_concatenation_keeps_each_blocks_chunks_order_and_codecs() -> None:
@@ -182,12 +164,6 @@ def test_arrays_are_stacked_along_an_inserted_axis() -> None:
         )
 
 
-def test_split_blocks_changes_no_values() -> None:
-    cut = split_blocks(array(), 0, np.array([0, 3, 11, 23]))
-    assert cut.grid.axes[0].edges().tolist() == [3, 8, 12]
-    np.testing.assert_array_equal(read_slowly(cut), VALUES)
-
-
 def test_recast_refuses_a_fill_value_that_the_stored_dtype_lacks() -> None:
     with pytest.raises(InvalidRequestError):
         concatenate([array(), array(VALUES[:, :3])], 0)
@@ -219,11 +195,6 @@ def test_one_row_of_every_chunk_can_be_taken(row: int, edge: EdgePolicy) -> None
         assert one.dims == ("x",)
         np.testing.assert_array_equal(read_slowly(one), VALUES[row])
         np.testing.assert_array_equal(read_slowly(expand_dims(one, 1, "z"))[:, 0], VALUES[row])
-
-
-def test_nothing_cannot_be_concatenated() -> None:
-    with pytest.raises(InvalidRequestError, match="nothing to concatenate"):
-        concatenate([], 0)
 
 
 def test_what_present_blocks_agree_on() -> None:

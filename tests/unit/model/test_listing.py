@@ -25,10 +25,10 @@ from gridref.testing.reference_reader import read_slowly
 from gridref.testing.strategies import arrays, selections
 
 N = 11
-STEPS = [1, 2, 3, 5, -1, -2, -3, -5]
+STEPS = [1, 2, 5, -1, -3]
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 11, 20])
+@pytest.mark.parametrize("length", [1, 2, 4, 20])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_chunk_is_listed_with_the_elements_that_it_holds(length: int, step: int) -> None:
     """Of every window of an axis: element by element, from which stored chunk it is read."""
@@ -63,7 +63,7 @@ def test_chunks_are_counted_over_blocks_of_two_axes(lengths: list[list[int]]) ->
         assert np.unique(listing.first_chunk[:, axis]).tolist() == firsts
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.data())
 def test_blocks_that_no_file_holds_are_all_alike(data: st.DataObject) -> None:
     """Whatever is selected, they say nothing of a stored array: tables of the same are the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,10 @@ def test_joined_findings_are_those_of_the_parts(parts: list[list[Finding]], size
     assert joined[1:-1] == tuple(everything[1:-1])
     if everything:
         assert joined[-1] == everything[-1]
+        assert joined[-len(everything)] == everything[0]
+    for outside in (len(everything), -len(everything) - 1):
+        with pytest.raises(IndexError):
+            _ = joined[outside]
 
 
 def test_alike_files_are_one_run() -> None:

@@ -59,19 +59,19 @@ def test_chunks_of_a_shard():
     assert codec.configuration["chunk_shape"] == [2, 3]
 
 
-@pytest.mark.parametrize("location", list(IndexLocation))
-def test_index_is_that_of_the_specification(location):
-    order = np.array([2, 0])
-    packed = PackedShard.pack(order, np.array([5, 7]), 4, location)
+@pytest.mark.parametrize("location", IndexLocation)
+@pytest.mark.parametrize("sizes", [[], [5], [3, 0, 4]])
+def test_index_is_that_of_the_specification(location, sizes):
+    """Payloads lie back to back, in another order than their chunks."""
+    numbers = np.arange(len(sizes))[::-1].copy()
+    packed = PackedShard.pack(numbers, np.array(sizes, np.int64), 4, location)
     before = packed.index_bytes if location is IndexLocation.START else 0
-    assert packed.index().tolist() == [
-        [before + 5, 7],
-        [MISSING_CHUNK, MISSING_CHUNK],
-        [before, 5],
-        [MISSING_CHUNK, MISSING_CHUNK],
-    ]
-    assert packed.payload_bytes + packed.index_bytes == 12 + 4 * 16 + 4
-    assert len(encode_chunk(packed.index(), INDEX_CODECS)) == packed.index_bytes
+    index = packed.index()
+    for number, start, size in zip(numbers, np.cumsum([0, *sizes]), sizes, strict=False):
+        assert index[number].tolist() == [before + start, size]
+    assert (index[len(sizes) :] == MISSING_CHUNK).all()
+    assert (packed.payload_bytes, packed.index_bytes) == (sum(sizes), 4 * 16 + 4)
+    assert len(encode_chunk(index, INDEX_CODECS)) == packed.index_bytes
 
 
 def test_crc32c_of_the_index():
@@ -84,10 +84,10 @@ def test_crc32c_of_the_index():
 def test_boxes_hold_exactly_the_interval(counts):
     total = int(np.prod(counts))
     numbers = np.arange(total).reshape(counts)
-    for first, stop in itertools.combinations(range(total + 1), 2):
+    for first, stop in itertools.product(range(total + 1), repeat=2):
         boxes = boxes_of_interval(first, stop, counts)
-        held = [numbers[tuple(slice(a, b) for a, b in box)].reshape(-1) for box in boxes]
-        assert np.concatenate(held).tolist() == list(range(first, stop))
+        held = [numbers[tuple(slice(a, b) for a, b in box)].reshape(-1).tolist() for box in boxes]
+        assert [*itertools.chain(*held)] == list(range(first, stop))
         assert len(boxes) <= max(1, 2 * len(counts) - 1)
 
 

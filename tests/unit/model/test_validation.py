@@ -16,9 +16,7 @@ from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking, bytes_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import getitem
-from gridref.model.joining import lay_out
 from gridref.model.manifest import ChunkManifest, Source
-from gridref.model.shard import MISSING_CHUNK, IndexLocation, PackedShard, boxes_of_interval
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
@@ -144,44 +142,6 @@ def test_what_a_path_leads_to() -> None:
     assert 5 not in group
 
 
-@pytest.mark.parametrize("counts", [(), (5,), (3, 4), (2, 3, 2), (1, 4), (3, 1, 2)])
-def test_boxes_hold_the_numbers_of_an_interval_in_order(counts: tuple[int, ...]) -> None:
-    n = int(np.prod(counts))
-    for first in range(n + 1):
-        for stop in range(n + 1):
-            boxes = boxes_of_interval(first, stop, counts)
-            cells = [
-                cell for box in boxes for cell in itertools.product(*(range(*span) for span in box))
-            ]
-            numbers = [int(np.ravel_multi_index(cell, counts)) if counts else 0 for cell in cells]
-            assert numbers == [*range(first, stop)]
-            assert len(boxes) <= max(1, 2 * len(counts) - 1)
-
-
-@pytest.mark.parametrize("keep_last", [False, True])
-def test_arrays_at_places_as_numpy_lays_them(keep_last: bool) -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(60):
-        n = int(rng.integers(0, 4))
-        places = rng.integers(0, 5, (n, 2)).tolist()
-        shapes = rng.integers(1, 4, (n, 2)).tolist()
-        whole = np.full((8, 8), -1, "i4")
-        arrays = []
-        for number in range(n):
-            values = np.full(shapes[number], number, "i4")
-            arrays.append(chunked_array(values, (2, 2), ("y", "x"), fill_value=-1))
-        order = range(n) if keep_last else reversed(range(n))
-        for number in order:
-            (y, x), (rows, columns) = places[number], shapes[number]
-            whole[y : y + rows, x : x + columns] = number
-        if not arrays:
-            continue
-        laid = lay_out(arrays, places, [8, 8], keep_last=keep_last)
-        assert read_slowly(laid).tolist() == whole.tolist()
-    scalar = chunked_array(np.array(5, "i4"), (), ())
-    assert read_slowly(lay_out([scalar], [[]], [])).tolist() == 5
-
-
 def test_numpy_gets_values_that_are_read() -> None:
     class Access:
         def read(self, array: VirtualArray, selection: Any = None) -> Any:
@@ -194,20 +154,6 @@ def test_numpy_gets_values_that_are_read() -> None:
     assert np.array(array, copy=True).tolist() == [0, 1, 2, 3]
     with pytest.raises(InvalidRequestError, match="without a copy"):
         array.__array__(copy=False)
-
-
-@pytest.mark.parametrize("location", IndexLocation)
-@pytest.mark.parametrize("sizes", [[], [5], [3, 0, 4]])
-def test_payloads_lie_back_to_back(location: IndexLocation, sizes: list[int]) -> None:
-    numbers = np.arange(len(sizes))[::-1].copy()
-    packed = PackedShard.pack(numbers, np.array(sizes, np.int64), 4, location)
-    assert packed.payload_bytes == sum(sizes)
-    before = packed.index_bytes if location is IndexLocation.START else 0
-    index = packed.index()
-    for number, start, size in zip(numbers, np.cumsum([0, *sizes]), sizes, strict=False):
-        assert index[number].tolist() == [before + start, size]
-    missing = sorted(set(range(4)) - set(numbers.tolist()))
-    assert (index[missing] == MISSING_CHUNK).all()
 
 
 @pytest.mark.parametrize("number", [10**400, "2", None, [1.0]])
