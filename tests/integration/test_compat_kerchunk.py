@@ -252,6 +252,52 @@ def test_labels_out_of_addresses(refs: dict[str, Any]) -> None:
     xr.testing.assert_equal(ours, theirs)
 
 
+@pytest.mark.parametrize(
+    ("labels", "dtype", "expected"),
+    [
+        (np.array(["2020-01-01T00:00:00", "2020-01-01T00:00:00.000001700"], "M8[ns]"), None, None),
+        (["2020-01-01", "2021-06-01"], "M8[s]", np.array(["2020-01-01", "2021-06-01"], "M8[ns]")),
+        (["007", "300"], "int16", np.array([7, 300], "i2")),
+        ([1, 2], "float32", np.array([1, 2], "f4")),
+    ],
+)
+def test_labels_are_exact(refs: dict[str, Any], labels: Any, dtype: Any, expected: Any) -> None:
+    combined = MultiZarrToZarr(
+        [refs["plain3"], refs["plain4"]],
+        coo_map={"time": list(labels)},
+        coo_dtypes={"time": dtype},
+        remote_protocol="memory",
+    ).translate()
+    read = opened(combined, storage_options={"remote_protocol": "memory"})["time"].values
+    np.testing.assert_array_equal(read, labels if expected is None else expected, strict=True)
+
+
+def test_texts_of_any_length_are_labels(tmp_path: Path) -> None:
+    inputs = []
+    for name in ("a", "a longer \u00e4"):
+        dataset = xr.Dataset({"v": ("name", [1.0])}, {"name": np.array([name], object)})
+        dataset.to_netcdf(tmp_path / f"{name}.nc", engine="h5netcdf")
+        inputs.append(SingleHdf5ToZarr(str(tmp_path / f"{name}.nc")).translate())
+    combined = MultiZarrToZarr(inputs, concat_dims="name").translate()
+    assert opened(combined)["name"].values.tolist() == ["a", "a longer \u00e4"]
+
+
+@pytest.mark.parametrize("given", ["*.json", "one.parq two.parq"])
+def test_globs_and_folders_anywhere_are_combined(refs: dict[str, Any], given: str) -> None:
+    memory = fsspec.filesystem("memory")
+    for name in ("one", "two"):
+        memory.pipe(f"kept/{name}.json", json.dumps(refs[name]).encode())
+        out = LazyReferenceMapper.create(f"kept/{name}.parq", fs=memory)
+        held = fsspec.filesystem("reference", fo=refs[name]).references
+        out.update({key: held[key] for key in sorted(held, key=lambda key: "/.z" not in key)})
+        out.flush()
+    paths = [f"memory://kept/{name}" for name in given.split()]
+    combined = MultiZarrToZarr(paths, concat_dims="time", remote_protocol="memory").translate()
+    read = opened(combined, decode_cf=False, storage_options={"remote_protocol": "memory"})
+    assert read["time"].values.tolist() == [1, 2]
+    assert (read["data"].values == FIELD + np.arange(1, 3)[:, None, None]).all()
+
+
 def test_references_on_disk_are_combined_into_a_file(refs: dict[str, Any], tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.json").write_text(json.dumps(refs[name]))
@@ -343,6 +389,36 @@ def test_what_does_not_fit_together_is_refused_by_name(refs: dict[str, Any]) -> 
         MultiZarrToZarr([])
     with pytest.raises(SourceFormatError, match="version 7"):
         MultiZarrToZarr([{"version": 7, "refs": {}}], concat_dims=["time"]).translate()
+    with pytest.raises(InvalidRequestError, match=r"no file matches '/nowhere/\*\.json'"):
+        MultiZarrToZarr("/nowhere/*.json", concat_dims=["time"]).translate()
+    with pytest.raises(SourceUnavailableError, match=r"does not exist.*/nowhere/a\.json"):
+        MultiZarrToZarr("/nowhere/a.json", concat_dims=["time"]).translate()
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype", "reason"),
+    [
+        ([1, 300], "int8", "int8, which was asked for in coo_dtypes, cannot hold 300"),
+        ([0.5, 1], "int32", "cannot hold 0.5"),
+        (["abc", "d"], "U2", "cannot hold 'abc'"),
+        (["a", "b"], "int32", "'a'; int32 was asked for"),
+        (["noon", "2020-01-01"], "M8[s]", '"noon".*datetime64.s. was asked for'),
+        ([None, 1], None, "must not contain NaT"),
+        ([float("nan"), 1], None, "first label is missing along time"),
+        ([1, "a"], None, "labels of time are numbers in some inputs, and texts in others"),
+        ([[], [1]], None, "no labels along time"),
+    ],
+)
+def test_labels_that_are_none_are_refused(
+    refs: dict[str, Any], labels: list[Any], dtype: str | None, reason: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=reason):
+        MultiZarrToZarr(
+            [refs["plain3"], refs["plain4"]],
+            coo_map={"time": labels},
+            coo_dtypes={"time": dtype},
+            remote_protocol="memory",
+        ).translate()
 
 
 def test_other_labels_of_another_dimension_are_refused() -> None:

@@ -99,3 +99,25 @@ def test_progressions(cases: list[tuple[int, int, int, int]]) -> None:
 def test_bad_selections(selection: Any, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
         normalize_selection(selection, 10)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        np.array([-1, 3], "i1"),
+        np.array([2, 200], "u1"),
+        np.array([999], "u8"),
+        slice(3, None, 10**30),
+        slice(None, None, -(2**63)),
+        slice(2**70, None),
+    ],
+)
+def test_numbers_of_any_size(selection: Any) -> None:
+    axis, values = GridAxis.uniform(1000, 7), np.arange(1000)
+    got = carry_out(
+        axis,
+        values,
+        project(axis, normalize_selection(selection, 1000)),
+        len(values[selection]),
+    )
+    assert np.array_equal(got, values[selection])

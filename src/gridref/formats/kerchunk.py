@@ -41,7 +41,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.formats.chunks import StoreFiles
+from gridref.formats.chunks import StoreFiles, check_chunk_files
 from gridref.formats.location import Location
 from gridref.formats.metadata import json_object
 from gridref.formats.scanner import ScanOptions, located
@@ -573,6 +573,17 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
 
     def __len__(self) -> int:
         return len(self._metadata)
+
+    def with_chunks(self) -> Iterator[tuple[str, bytes | Reference]]:
+        """All keys with their content, those of chunks too."""
+        yield from self._metadata.items()
+        for field, counts in self._counts.items():
+            check_chunk_files(math.prod(counts))
+            for coords in itertools.product(*map(range, counts)):
+                key = f"{field}/{'.'.join(map(str, coords))}"
+                held = self.get(key)
+                if held is not None:
+                    yield key, held
 
     def _chunk_counts(self, key: str, document: Any) -> tuple[int, ...]:
         if isinstance(document, dict) and document.get("dimension_separator", ".") != ".":

@@ -50,6 +50,8 @@ class Progression:
         count = len(range(start, stop, step))
         if count == 0:
             return cls(0, 1, 0)
+        if count == 1:  # the step means nothing, and may be larger than any number of 64 bits
+            return cls(start, 1, 1)
         if step < 0:
             return cls(start + step * (count - 1), -step, count, flipped=True)
         return cls(start, step, count)
@@ -198,6 +200,8 @@ def normalize_selection(
         indices = np.flatnonzero(indices)
     if indices.size == 0:
         indices = indices.astype(np.int64)
+    if indices.dtype.kind in "iu" and indices.dtype.itemsize < 8:
+        indices = indices.astype(np.int64)  # small ones cannot be added to the extent
     if indices.dtype.kind not in "iu" or indices.ndim > 1:
         raise InvalidRequestError(
             f"an index is an integer, a slice or a list of integers, got {selection!r}"

@@ -116,10 +116,21 @@ def label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
     attrs = numpy_time_attributes(values.dtype)
     if attrs is None:
         unit, _ = np.datetime_data(values.dtype)
-        values = values.astype("M8[D]" if unit in ("Y", "M", "W") else "M8[ns]")
+        values = _in_unit(values, "D" if unit in ("Y", "M", "W") else "ns")
         attrs = numpy_time_attributes(values.dtype)
     assert attrs is not None
     return values.astype(np.int64), attrs
+
+
+def _in_unit(values: NDArray[Any], unit: str) -> NDArray[Any]:
+    """The same times in another unit."""
+    try:
+        found = values.astype(f"M8[{unit}]")
+    except OverflowError:
+        found = None
+    if found is None or (found != values).any():
+        raise InvalidRequestError(f"times of {values.dtype} that {unit} cannot count exactly")
+    return found
 
 
 def _times(labels: ArrayLike) -> NDArray[Any]:

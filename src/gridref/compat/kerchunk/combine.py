@@ -246,7 +246,8 @@ class MultiZarrToZarr:
         laid = given.group.with_changes(arrays={**arrays, **labels})
         group = readable(laid, self.opening.sources)
         dims = [dim for dim in self.concat_dims if dim != _VARIABLE]
-        return _Cell(tuple(first_label(group.arrays[dim]) for dim in dims), given.name, group)
+        place = tuple(first_label(group.arrays[dim], dim, given.name) for dim in dims)
+        return _Cell(place, given.name, group)
 
 
 def _without(group: VirtualGroup, names: Collection[str]) -> VirtualGroup:
@@ -263,7 +264,13 @@ def _along(cells: Sequence[_Cell], dims: Sequence[str], mapped: Collection[str])
     def label(cell: _Cell) -> Any:
         return cell.place[depth]
 
-    rows = itertools.groupby(sorted(cells, key=label), label)
+    try:
+        ordered = sorted(cells, key=label)
+    except TypeError as error:
+        raise InvalidRequestError(
+            f"the labels of {dims[0]} are numbers in some inputs, and texts in others"
+        ) from error
+    rows = itertools.groupby(ordered, label)
     parts = [_along(list(row), dims[1:], mapped) for _, row in rows]
     data = {name for part in parts for name in _variables(part) if name not in mapped}
     joined = concat(parts, dims[0], join="outer", repeated=dict.fromkeys(data, "all"))
@@ -278,7 +285,7 @@ def _united(cells: Sequence[_Cell]) -> VirtualGroup:
         for name in _variables(cell.group):
             if names.setdefault(name, cell.name) != cell.name:
                 raise InvalidRequestError(
-                    f"{names[name]} and {cell.name} both hold {name} at the labels {cell.place}"
+                    f"{names[name]} and {cell.name} both hold {name} at the same labels"
                 )
     arrays = {name: array for cell in reversed(cells) for name, array in cell.group.arrays.items()}
     return cells[0].group.with_changes(arrays=arrays)

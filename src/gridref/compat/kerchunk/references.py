@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +16,25 @@ from gridref.api.readable import Sources, readable
 from gridref.catalog.folder import open_folder
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
 from gridref.formats import ScanOptions
-from gridref.formats.kerchunk import Reference, as_text, references_in, scan_references
-from gridref.io import absolute_url
+from gridref.formats.chunks import StoreFiles
+from gridref.formats.kerchunk import (
+    METADATA_FILE,
+    ParquetReferences,
+    Reference,
+    as_text,
+    metadata_of,
+    references_in,
+    scan_references,
+)
+from gridref.io import DataNames, absolute_url, expand_urls
+from gridref.io.address import naming_near_paths
+from gridref.io.faults import shown, unavailable
 from gridref.model.array import VirtualGroup
 
 _CONSOLIDATED = ".zmetadata"
 """A copy of all documents: `preprocess` may have changed the originals."""
+_FOLDERS = DataNames(markers=(METADATA_FILE,), folder_suffixes=(".parq", ".parquet"))
+"""Folders of references in Parquet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +110,8 @@ def load_inputs(path: Any, indicts: Sequence[Any] | None, opening: Opening) -> I
     Parameters
     ----------
     path
-        Addresses of references, or references; with `indicts` the addresses that patterns are
-        looked for in.
+        Addresses of references, globs among them, or references; with `indicts` the addresses that
+        patterns are looked for in.
     indicts
         References.
     opening
@@ -105,9 +120,14 @@ def load_inputs(path: Any, indicts: Sequence[Any] | None, opening: Opening) -> I
     Raises
     ------
     InvalidRequestError
-        For another number of addresses than of references.
+        For another number of addresses than of references, or a glob that matches no file.
+    SourceUnavailableError
+        If references cannot be read.
     """
     paths = [path] if isinstance(path, str | os.PathLike | Mapping) else list(path)
+    if indicts is None:
+        expanded = (_expanded(one, opening.target_options) for one in paths)
+        paths = list(itertools.chain.from_iterable(expanded))
     documents: list[Any] = paths if indicts is None else list(indicts)
     if len(paths) != len(documents):
         raise InvalidRequestError(f"{len(paths)} addresses for {len(documents)} sets of references")
@@ -128,17 +148,25 @@ def _file_of(path: Any) -> str | None:
     return None if url is None else str(url)
 
 
-def _loaded(url: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    if url.rstrip("/").endswith((".parq", ".parquet")):
-        from fsspec.implementations.reference import LazyReferenceMapper
+def _expanded(path: Any, options: Mapping[str, Any]) -> list[Any]:
+    """The addresses that a glob stands for; anything else as it is."""
+    is_glob = isinstance(path, str | os.PathLike) and re.search(r"[*?\[]", os.fspath(path))
+    return [*expand_urls(path, options, _FOLDERS)] if is_glob else [path]
 
-        mapper: Mapping[str, Any] = LazyReferenceMapper(url)
-        return mapper
+
+def _loaded(url: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    if url.rstrip("/").endswith(_FOLDERS.folder_suffixes):
+        files = StoreFiles(url, options, allow="*")
+        every = ParquetReferences(files, metadata_of(files)).with_chunks()
+        return {key: _as_entry(held) for key, held in every}
     try:
         with fsspec.open(url, "rb", **options) as file:
             document: Mapping[str, Any] = json.load(file)
     except ValueError as error:
         raise SourceFormatError(f"not JSON: {error}", Place(source=url)) from error
+    except Exception as error:  # noqa: BLE001 - becomes one of ours
+        with naming_near_paths(url):
+            raise unavailable(url, error) from shown(error, url)
     return document
 
 
@@ -153,10 +181,17 @@ def _plain(document: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
+def _as_entry(held: bytes | Reference) -> Any:
+    """What references hold, with bytes as bytes."""
+    if isinstance(held, bytes):
+        return held
+    return [held.url] if held.length is None else [held.url, held.offset, held.length]
+
+
 def _as_json(held: bytes | Reference) -> Any:
-    """A reference as it stands in JSON."""
+    """What references hold as it stands in JSON."""
     if isinstance(held, Reference):
-        return [held.url] if held.length is None else [held.url, held.offset, held.length]
+        return _as_entry(held)
     try:
         return held.decode("ascii")
     except UnicodeDecodeError:

@@ -5,19 +5,22 @@ Source: the interface of kerchunk 0.2.10, ``kerchunk.combine.MultiZarrToZarr``.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
+from fractions import Fraction
 from typing import Any
 
-import cftime
 import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from gridref.api.layout.sources import label_values
 from gridref.compat.kerchunk.references import Input
 from gridref.errors import InvalidRequestError, Place
 from gridref.faces.zarr.store import open_store
 from gridref.model.array import VirtualArray
+from gridref.model.conventions import TimeBase
 
 _TIME = ("units", "calendar")
 
@@ -45,7 +48,7 @@ def coordinate_of(
     Raises
     ------
     InvalidRequestError
-        Naming the input, where it has nothing of the kind.
+        Naming the input, if it has nothing of the kind, or values that `dtype` cannot hold.
     """
     attrs: Mapping[str, Any] = {}
     if isinstance(selector, str) and selector.startswith(("data:", "cf:")):
@@ -55,21 +58,42 @@ def coordinate_of(
     else:
         values = _selected(name, selector, number, given)
     found = np.atleast_1d(np.asarray(values)).reshape(-1)
-    kept, time_attrs = _stored(found, dtype)
+    try:
+        kept, time_attrs = label_values(_of_dtype(found, dtype))
+    except InvalidRequestError as error:
+        raise InvalidRequestError(
+            f"its labels of {name}: {error.reason}", Place(source=given.name)
+        ) from error.__cause__
     if name in given.group.arrays and not attrs:
         known = given.group.arrays[name].attrs
         attrs = {key: value for key, value in known.items() if key not in _TIME}
     return VirtualArray.from_numpy(kept, (name,), {**attrs, **time_attrs})
 
 
-def first_label(coordinate: VirtualArray) -> Any:
-    """The first value of a coordinate, to sort and compare by: of times the time."""
-    value = coordinate.read()[0]
-    units = str(coordinate.attrs.get("units", ""))
-    if " since " not in units or not np.issubdtype(coordinate.dtype, np.number):
-        return value.item()
-    calendar = str(coordinate.attrs.get("calendar", "standard"))
-    return cftime.num2date(value, units, calendar)
+def first_label(coordinate: VirtualArray, name: str, source: str) -> Any:
+    """The first value of a coordinate, to sort and compare by: of times nanoseconds.
+
+    Parameters
+    ----------
+    name, source
+        The dimension, and the input, for messages.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is none, or it is not finite.
+    """
+    labels = coordinate.read(slice(0, 1)).tolist()
+    if not labels or (isinstance(labels[0], float) and not math.isfinite(labels[0])):
+        reason = "its first label is missing" if labels else "it has no labels"
+        raise InvalidRequestError(f"{reason} along {name}: leave it out", Place(source=source))
+    label, base = labels[0], TimeBase.of(coordinate.attrs)
+    if base is None or not isinstance(label, int | float):
+        return label
+    if isinstance(label, int):
+        return base.epoch_ns + label * base.unit_ns
+    # Floats of different units that mean the same time differ by less than a microsecond.
+    return base.epoch_ns + 1000 * round(Fraction(label) * base.unit_ns / 1000)
 
 
 def variable_name(selector: Any, number: int, given: Input, others: Collection[str]) -> str:
@@ -124,19 +148,39 @@ def _selected(name: str, selector: Any, number: int, given: Input) -> Any:
     return selector
 
 
-def _stored(values: NDArray[Any], dtype: Any) -> tuple[NDArray[Any], dict[str, str]]:
-    """Values as they are kept: times as numbers with CF units."""
-    wanted = None if dtype is None else np.dtype(dtype)
-    if wanted is not None and wanted.kind != "M":
-        return values.astype(wanted), {}
-    if values.dtype.kind == "O":
-        values = values.astype("M8[us]")
-    if values.dtype.kind != "M":
-        return values, {}
-    return values.astype("M8[us]").astype(np.int64), {
-        "units": "microseconds since 1970-01-01",
-        "calendar": "proleptic_gregorian",
-    }
+def _of_dtype(values: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """Values in the dtype that was asked for; numbers of times stay numbers.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a value that is none of this dtype. Floats may be rounded.
+    """
+    if values.dtype.kind == "T":
+        values = np.array(values.tolist(), str)
+    wanted = values.dtype if dtype is None else np.dtype(dtype)
+    is_text = values.dtype.kind in "US"
+    if wanted == values.dtype or (wanted.kind == "M" and not is_text):
+        return values
+    try:
+        if wanted.kind == "M":
+            return values.astype(str).astype("M8")
+        if is_text and wanted.kind in "iu":
+            values = np.array([int(text) for text in values.tolist()], object)
+        with np.errstate(all="ignore"):
+            found = values.astype(wanted)
+            again = found.astype(values.dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidRequestError(f"{error}; {wanted} was asked for in coo_dtypes") from error
+    if wanted.kind == "f":
+        lost = np.isinf(found) & np.isfinite(values.astype(np.float64))
+    else:
+        lost = again != values
+    if lost.any():
+        raise InvalidRequestError(
+            f"{wanted}, which was asked for in coo_dtypes, cannot hold {values[lost].tolist()[0]!r}"
+        )
+    return found
 
 
 def _matched(pattern: re.Pattern[str], given: Input) -> str:
