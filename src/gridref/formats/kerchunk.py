@@ -49,6 +49,7 @@ from gridref.formats.zarr import folders_of, scan_files
 from gridref.io import (
     SourcePool,
     absolute_url,
+    beside,
     describe_source,
     is_absent,
     is_local,
@@ -64,6 +65,9 @@ from gridref.model.source_policy import common_folders
 from gridref.secrets import shown_address, without_secrets
 
 # The files that references name
+
+_MOST_BYTES = 1 << 62
+"""No file is larger."""
 
 
 def scan(location: Location, options: ScanOptions) -> VirtualGroup:
@@ -147,9 +151,10 @@ class _ReferencedFiles:
         length = reference.length
         if length is None:
             length = (source.size_bytes or 0) - reference.offset
-        if source.size_bytes is not None and reference.offset + length > source.size_bytes:
+        size = _MOST_BYTES if source.size_bytes is None else source.size_bytes
+        if reference.offset + length > size:
             raise SourceFormatError(
-                f"a reference reaches beyond the end of its file at byte {source.size_bytes}",
+                f"a reference reaches beyond the end of its file at byte {size}",
                 Place(source.url, start=reference.offset, stop=reference.offset + length),
             )
         return source, reference.offset, length
@@ -167,18 +172,21 @@ class _ReferencedFiles:
         return self._sources.setdefault(reference.url, known)
 
     def _full_url(self, url: str) -> str:
-        """Address of a file; relative ones are beside the references."""
-        if "://" not in url and not os.path.isabs(url):
-            url = f"{self.url.rpartition('/')[0]}/{url}"
-        address = absolute_url(url)
+        """Address of a file that may be read."""
+        address = self._address(url)
         if not self._policy.allows(real_path(address)):
             replace(self._policy, needed=self._all_folders()).require(real_path(address))
         return address
 
+    def _address(self, url: str) -> str:
+        """Address of a file; relative ones are beside the references."""
+        return absolute_url(url if os.path.isabs(url) else beside(self.url, url))
+
     def _all_folders(self) -> tuple[str, ...]:
-        """The folders of all files that are not in the folder of the references."""
+        """The folders of all files that may not be read."""
         urls = {held.url for held in self._references.values() if isinstance(held, Reference)}
-        return common_folders(url for url in sorted(urls) if "://" in url or os.path.isabs(url))
+        addresses = map(self._address, sorted(urls))
+        return common_folders(a for a in addresses if not self._policy.allows(real_path(a)))
 
     def _is_local(self, url: str, key: str) -> bool:
         with located(_place_of(key)):

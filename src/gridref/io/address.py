@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import glob
 import os
+import posixpath
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -134,7 +135,8 @@ def beside(url: str, name: str) -> str:
     url
         The other file, as `absolute_url` returns it.
     name
-        Relative name; an absolute path or a URL is returned as it is.
+        Relative name, which may begin with ``./`` or ``../``; a URL is returned as it is, and so is
+        an absolute path, but for one on an HTTP server, which begins at its root.
     """
     if "://" in name:
         return name
@@ -143,10 +145,17 @@ def beside(url: str, name: str) -> str:
     first, link, rest = url.partition("::")
     if link and "://" not in first:
         return f"{first}::{beside(rest, name)}"
-    name = name.removeprefix("./")
     if first.startswith("http"):
-        first, name = first.partition("?")[0], urllib.parse.quote(name)
-    return f"{first.rpartition('/')[0]}/{name}{link}{rest}"
+        base = first.partition("?")[0]
+        return f"{urllib.parse.urljoin(base, urllib.parse.quote(name))}{link}{rest}"
+    if name.startswith("/"):
+        return name
+    folder = first.rpartition("/")[0]
+    if not {".", ".."}.isdisjoint(name.split("/")):
+        name = posixpath.normpath(name)
+    while name.startswith("../") and not folder.rpartition("/")[0].endswith(":/"):
+        folder, name = folder.rpartition("/")[0], name.removeprefix("../")
+    return f"{folder}/{name}{link}{rest}"
 
 
 def options_for(

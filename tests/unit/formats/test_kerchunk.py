@@ -3,6 +3,7 @@
 import base64
 import json
 
+import fsspec
 import h5py
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import gridref
 from gridref.errors import (
     SourceChangedError,
     SourceFormatError,
+    SourceNotAllowedError,
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
@@ -141,6 +143,24 @@ def test_files_out_of_reach_are_known_by_address(tmp_path):
     group = gridref.scan(write(tmp_path, remote_document(url)), allow=[url])
     (source,) = group["v"].manifests[0].sources
     assert (source.url, source.size_bytes, source.etag) == (f"{url}/a.bin", None, None)
+    document = {**remote_document(url), "v/1": [f"{url}/a.bin", 2**70, 4]}
+    with pytest.raises(SourceFormatError, match="beyond the end"):
+        gridref.scan(write(tmp_path, document), allow=[url])
+
+
+def test_names_are_relative_to_the_references_anywhere():
+    memory = fsspec.filesystem("memory")
+    memory.pipe("refs/a.bin", np.array([1, 2], "<i2").tobytes())
+    memory.pipe("refs/deep/b.bin", np.array([3, 4], "<i2").tobytes())
+    document = {"v/.zarray": ZARRAY, ".zgroup": {"zarr_format": 2}}
+    document |= {"v/0": ["../a.bin"], "v/1": ["./b.bin", 0, 4]}
+    memory.pipe("refs/deep/refs.json", json.dumps(document).encode())
+    array = gridref.scan("memory://refs/deep/refs.json", allow="memory://refs/")["v"]
+    assert read(array).tolist() == [1, 2, 3, 4]
+    document |= {"v/1": ["memory://else/b.bin", 0, 4]}
+    memory.pipe("refs/deep/refs.json", json.dumps(document).encode())
+    with pytest.raises(SourceNotAllowedError, match="allow=.'memory://refs/', 'memory://else/'."):
+        gridref.scan("memory://refs/deep/refs.json")
 
 
 GEN = {"key": "v/{{i}}", "url": "a.bin", "dimensions": {"i": {"stop": 600_000}}}

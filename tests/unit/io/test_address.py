@@ -52,6 +52,14 @@ def test_absolute_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("memory://a.tif", "b.tif", "memory://b.tif"),
         ("zip://in/a.tif::https://h/x.zip?y", "b.tif", "zip://in/b.tif::https://h/x.zip?y"),
         ("simplecache::s3://b/d/a.tif", "b.tif", "simplecache::s3://b/d/b.tif"),
+        ("s3://bucket/d/e/a.tif", "../x/./y/../b.tif", "s3://bucket/d/x/b.tif"),
+        ("s3://bucket/d/a.tif", "../b.tif", "s3://bucket/b.tif"),
+        ("s3://bucket/d/a.tif", "../../b.tif", "s3://bucket/../b.tif"),
+        ("s3://bucket/d//a.tif", "e//b.tif", "s3://bucket/d//e//b.tif"),
+        ("s3://bucket/d/a.tif", "/else/b.tif", "/else/b.tif"),
+        ("https://host/d/e/a.tif", "../b.tif", "https://host/d/b.tif"),
+        ("https://host/d/e/a.tif", "/else/b.tif", "https://host/else/b.tif"),
+        ("https://host/d/a.tif", "b:c#1?.tif", "https://host/d/b%3Ac%231%3F.tif"),
     ],
 )
 def test_names_beside_a_file(url: str, name: str, expected: str) -> None:
