@@ -169,6 +169,35 @@ def test_conditions(cube):
     assert status(if_match='"other"', range="bytes=0-3") == 412
 
 
+def test_fields_of_one_name_are_one_list(cube):
+    url = f"{cube}/cube/native/a/c/0/0"
+    etag = httpx.head(url).headers["etag"]
+    for name, status in (("If-None-Match", 304), ("If-Match", 200)):
+        for tags in ((etag, '"other"'), ('"other"', etag)):
+            assert httpx.get(url, headers=[(name, tag) for tag in tags]).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("cube/native/a/c/0/0", {}, 404),  # an absent chunk, which may come
+        ("cube/native/a/c/0/1", {"If-Match": '"other"'}, 412),
+        ("cube/native/a/c/0/1", {"Range": "bytes=999-"}, 416),
+        ("cube@former/native/a/c/0/1", {}, 409),
+        ("", {}, 200),
+        ("cube/native/a/c/0/1", {}, 200),
+    ],
+)
+def test_caches_keep_no_refusal(path, headers, status):
+    absent = chunked_array(VALUES, (20, 3), ("t", "x"), absent=(0,))
+    app = create_app({"cube": VirtualGroup({"a": absent})}, max_age=60, access_log=False)
+    response = ask(app, "GET", f"/{path}", headers)
+    assert response.status_code == status
+    kept = path.startswith("cube") and status == 200
+    assert response.headers["cache-control"] == ("public, max-age=60" if kept else "no-cache")
+    assert "content-length" in response.headers
+
+
 def test_head_says_what_get_sends(cube):
     for key in ("zarr.json", "a/zarr.json", "a/c/0/0"):
         for view in ("native", "portable"):

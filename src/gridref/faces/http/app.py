@@ -210,6 +210,8 @@ N_THREADS = 32
 METHODS = "GET, HEAD, OPTIONS"
 
 _COMMON = ((b"x-content-type-options", b"nosniff"),)
+_NOT_FOR_LONG = (b"cache-control", b"no-cache")
+"""What says nothing else: an absent chunk may come, and caches keep what has no such field."""
 _PREFLIGHT = (
     (b"access-control-allow-methods", METHODS.encode()),
     (b"access-control-allow-headers", b"Range, If-Match, If-None-Match, If-Range, Cache-Control"),
@@ -506,6 +508,8 @@ class _Sender:
         self.started = True
         self.status = response.status
         headers = [*response.headers, *self._common]
+        if not any(name == b"cache-control" for name, _ in headers):
+            headers.append(_NOT_FOR_LONG)
         if isinstance(response.body, bytes):
             headers.append((b"content-length", str(len(response.body)).encode()))
         await self._send(

@@ -231,20 +231,22 @@ def answer(
     Source: RFC 9110, section 13.2.2 (order of conditions), 14.2 and 15.3.7 (ranges).
     """
     etag, is_get = shown.virtual_object.etag, request.method == "GET"
-    common = (
+    found: Fields = (
         (b"etag", f'"{etag}"'.encode()),
         (b"accept-ranges", b"bytes"),
-        (b"cache-control", cache_control),
         *(((b"vary", b"Accept-Encoding"),) if shown.varies else ()),
     )
+    common = (*found, (b"cache-control", cache_control))
     conditions = Preconditions(request.headers, etag)
+    if conditions.status == 304:
+        return Answer(304, common)
     if conditions.status is not None:
-        return Answer(conditions.status, common)
+        return Answer(conditions.status, found, b"")
     asked = request.headers.get("range") if is_get and conditions.range_counts else None
     try:
         ranges = parse_range(asked, shown.size)
     except UnsatisfiableError:
-        return Answer(416, (*common, (b"content-range", f"bytes */{shown.size}".encode())))
+        return Answer(416, (*found, (b"content-range", f"bytes */{shown.size}".encode())), b"")
     content_type, status = shown.content_type, 200 if ranges is None else 206
     if ranges is None:
         ranges = ((0, shown.size),) if shown.size else ()

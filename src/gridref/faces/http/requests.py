@@ -46,8 +46,11 @@ class Request:
     @classmethod
     def of(cls, scope: Scope) -> Request:
         """From an ASGI scope."""
-        fields = scope["headers"]
-        headers = {name.decode("latin-1"): each.decode("latin-1") for name, each in fields}
+        headers: dict[str, str] = {}
+        for field in scope["headers"]:
+            name, value = (each.decode("latin-1") for each in field)
+            # Several fields of one name are one list (RFC 9110, section 5.2).
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return cls(
             scope["method"],
             scope["path"],
