@@ -106,7 +106,7 @@ def dimension_names(
     names: list[str] = []
     for axis, length in enumerate(shape):
         name = given[axis] if given is not None and axis < len(given) else None
-        if not name or name in names:
+        if not isinstance(name, str) or not name or name in names:
             pool = phony.setdefault(length, [])
             name = next((other for other in pool if other not in names), None)
             if name is None:

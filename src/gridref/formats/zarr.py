@@ -57,7 +57,12 @@ from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.scan_report import Fate
 from gridref.model.shard import MISSING_CHUNK
-from gridref.model.zarr_metadata import ArrayMetadata, scalar_of
+from gridref.model.zarr_metadata import (
+    ArrayMetadata,
+    check_separator,
+    integers_of,
+    scalar_of,
+)
 from gridref.typing import Int64Array
 
 # The hierarchy
@@ -601,11 +606,14 @@ def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> 
     if document.get("zarr_format") != 2:
         raise SourceFormatError(f"zarr_format {document.get('zarr_format')!r} in a .zarray")
     try:
-        shape, chunks = list(document["shape"]), list(document["chunks"])
+        shape, chunks = integers_of(document["shape"]), integers_of(document["chunks"])
         filters = list(document.get("filters") or [])
         stored = _dtype(document["dtype"], filters)
         check_element_size(stored)
-        codecs = _codecs(stored, filters, document.get("compressor"), document["order"], len(shape))
+        order = document["order"]
+        if order not in ("C", "F"):
+            raise ValueError(f"the order {order!r:.80}")
+        codecs = _codecs(stored, filters, document.get("compressor"), order, len(shape))
         dtype = stored.newbyteorder("=") if stored.kind != "T" else stored
         rest = dict(attrs)
         dims = rest.pop("_ARRAY_DIMENSIONS", None)
@@ -614,8 +622,10 @@ def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> 
         is_stated = document.get("fill_value") is not None and dtype.kind in "biufc"
         if is_stated or (dtype.kind in "UT" and str(fill)):
             rest.setdefault("_FillValue", fill)
-        separator = str(document.get("dimension_separator", "."))
-        grid = ChunkGrid.regular(shape, [max(1, length) for length in chunks])
+        separator = document.get("dimension_separator") or "."
+        check_separator(separator)
+        # Arrays without elements may have chunks of no length.
+        grid = ChunkGrid.regular(shape, [length or 1 for length in chunks])
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise SourceFormatError(f"bad Zarr v2 array metadata: {error!r}") from error
     names = None if dims is None else tuple(dims)

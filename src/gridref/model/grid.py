@@ -100,7 +100,8 @@ class GridAxis(Picklable):
         if extent == 0:
             return cls(0, _frozen(length[:1] if length.size else [1]), _frozen([0]))
         length, count = length[count > 0], count[count > 0]
-        stops = np.cumsum(length * count)
+        # Runs that reach beyond the extent are cut, or their ends would exceed 64 bits.
+        stops = np.cumsum(np.minimum(length, extent) * np.minimum(count, -(-extent // length)))
         last = int(np.searchsorted(stops, extent))
         before = int(stops[last - 1]) if last else 0
         length, count = length[: last + 1], count[: last + 1].copy()
@@ -312,7 +313,10 @@ class ChunkGrid(Picklable):
         name = document.get("name")
         configuration = document.get("configuration", {})
         if name == "regular":
-            return cls.regular(shape, configuration["chunk_shape"])
+            lengths = configuration["chunk_shape"]
+            if not all(type(length) is int for length in lengths):
+                raise InvalidRequestError(f"chunk lengths must be integers, got {lengths!r:.80}")
+            return cls.regular(shape, lengths)
         if name == "rectilinear":
             kind = configuration.get("kind")
             if kind != "inline":

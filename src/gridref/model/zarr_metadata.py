@@ -109,12 +109,13 @@ class ArrayMetadata:
             if not isinstance(value, Mapping) or value.get("must_understand") is not False:
                 raise InvalidRequestError(f"the member {name[:100]!r} of its metadata is not known")
         try:
-            shape = [int(extent) for extent in document["shape"]]
+            shape = integers_of(document["shape"])
             dtype = data_type_from_json(document["data_type"])
             keys = document.get("chunk_key_encoding", {"name": "default"})
             keys = {"name": keys} if isinstance(keys, str) else keys
             prefix = {"default": "c", "v2": ""}[keys["name"]]
             separator = keys.get("configuration", {}).get("separator", "/" if prefix else ".")
+            check_separator(separator)
             dims = document.get("dimension_names")
             return cls(
                 dtype,
@@ -122,7 +123,7 @@ class ArrayMetadata:
                 tuple(Codec.from_json(codec) for codec in document["codecs"]),
                 fill_value_from_json(document["fill_value"], dtype),
                 None if dims is None else tuple(dims),
-                dict(document.get("attributes", {})),
+                dict(document.get("attributes") or {}),
                 separator,
                 prefix,
             )
@@ -135,6 +136,31 @@ class ArrayMetadata:
         """Key of a chunk, like ``c/0/1``; ``c`` or ``0`` for a scalar."""
         parts = ([self.key_prefix] if self.key_prefix else []) + [str(k) for k in coords]
         return self.key_separator.join(parts) if parts else "0"
+
+
+def integers_of(document: Any) -> list[int]:
+    """A shape in JSON.
+
+    Raises
+    ------
+    ValueError
+        For anything but a list of integers.
+    """
+    if not isinstance(document, list | tuple) or not all(type(n) is int for n in document):
+        raise ValueError(f"{document!r:.80} is no list of integers")
+    return list(document)
+
+
+def check_separator(separator: Any) -> None:
+    """Refuse what Zarr does not have between the coords in chunk keys: no chunk would be found.
+
+    Raises
+    ------
+    ValueError
+        Saying what it is.
+    """
+    if separator not in (".", "/"):
+        raise ValueError(f"chunk keys with {separator!r:.80} between the coords")
 
 
 def group_document(
@@ -331,11 +357,13 @@ def scalar_of(document: Any, dtype: np.dtype[Any]) -> Any:
     Raises
     ------
     ValueError
-        For a list.
+        For a list, and for a number that is none of `dtype`.
     """
-    value = np.asarray(document, dtype)
-    if value.ndim:
-        raise ValueError(f"the fill value {document!r:.80} is no scalar")
+    with np.errstate(invalid="ignore"):
+        value = np.asarray(document, dtype)
+    is_lost = isinstance(document, float) and dtype.kind in "biu" and value != document
+    if value.ndim or is_lost or (isinstance(document, str) and dtype.kind == "b"):
+        raise ValueError(f"the fill value {document!r:.80} is no {dtype}")
     return value[()]
 
 

@@ -159,7 +159,9 @@ def test_names_are_relative_to_the_references_anywhere():
     assert read(array).tolist() == [1, 2, 3, 4]
     document |= {"v/1": ["memory://else/b.bin", 0, 4]}
     memory.pipe("refs/deep/refs.json", json.dumps(document).encode())
-    with pytest.raises(SourceNotAllowedError, match=r"allow=\['memory://refs/', 'memory://else/'\]"):
+    with pytest.raises(
+        SourceNotAllowedError, match=r"allow=\['memory://refs/', 'memory://else/'\]"
+    ):
         gridref.scan("memory://refs/deep/refs.json")
 
 
@@ -201,6 +203,11 @@ def test_few_bytes_do_not_stand_for_very_many_references(tmp_path, document, rea
         {"fill_value": {}},
         {"shape": [1] * 65, "chunks": [1] * 65},
         {"dtype": "|V4", "fill_value": [1, 2]},
+        {"fill_value": 0.5},
+        {"shape": [4.5]},
+        {"chunks": [-2]},
+        {"order": "f"},
+        {"dimension_separator": "_"},
     ],
 )
 def test_metadata_that_no_array_has_is_refused_by_the_scan(tmp_path, changes):

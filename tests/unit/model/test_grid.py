@@ -77,6 +77,11 @@ def test_a_million_equal_chunks_cost_nothing() -> None:
     assert axis.locate(2 * 10**12 + 1) == 2 * 10**6
 
 
+def test_runs_far_beyond_the_extent() -> None:
+    axis = GridAxis.from_runs([1, 2**40, 2**62], [2, 2**40, 9], 10)
+    assert axis == GridAxis.from_edges([1, 1, 2**40], 10)
+
+
 @pytest.mark.parametrize(
     ("entry", "extent", "message"),
     [

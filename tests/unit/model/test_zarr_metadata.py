@@ -141,6 +141,14 @@ def test_attributes_are_strict_json() -> None:
         ({"fill_value": "x"}, "bad Zarr array metadata"),
         ({"data_type": "uint8", "fill_value": -1}, "bad Zarr array metadata"),
         ({"shape": None}, "bad Zarr array metadata"),
+        ({"shape": [4.5]}, "no list of integers"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2.5]}}}, "integers"),
+        ({"data_type": "int16", "fill_value": 0.5}, "the fill value 0.5 is no int16"),
+        ({"data_type": "bool", "fill_value": "false"}, "'false' is no bool"),
+        (
+            {"chunk_key_encoding": {"name": "v2", "configuration": {"separator": "_"}}},
+            "'_' between",
+        ),
     ],
 )
 def test_bad_documents(change: dict[str, Any], message: str) -> None:
@@ -290,7 +298,7 @@ def test_fill_values_of_other_forms() -> None:
     assert fill_value_to_json(np.datetime64("NaT", "s"), np.dtype("M8[s]")) == "NaT"
     assert fill_value_to_json(np.timedelta64(5, "s"), np.dtype("m8[s]")) == 5
     assert np.isnat(fill_value_from_json("NaT", np.dtype("M8[s]")))
-    with pytest.raises(ValueError, match="is no scalar"):
+    with pytest.raises(ValueError, match="is no int32"):
         scalar_of([1], np.dtype("i4"))
 
 
