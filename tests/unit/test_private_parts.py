@@ -24,10 +24,10 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in PUBLIC
 
 
-def own_attributes(tree: ast.AST) -> set[str]:
+def own_attributes(nodes: list[ast.AST]) -> set[str]:
     """Names that a module sets itself: of its objects and classes."""
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             names.add(node.attr if ast.unparse(node.value) in ("self", "cls") else "")
         elif isinstance(node, ast.ClassDef):
@@ -39,8 +39,9 @@ def own_attributes(tree: ast.AST) -> set[str]:
 
 def used(tree: ast.AST) -> Iterator[str]:
     """Private names of others that a module imports or looks up."""
-    own = own_attributes(tree)
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    own = own_attributes(nodes)
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.level == 0:
             module = str(node.module)
             for alias in node.names:

@@ -409,10 +409,12 @@ def test_a_crash_at_any_moment_leaves_the_old_catalog_or_none(
     tmp_path: Path, before: float | None
 ) -> None:
     found: list[float | None] = []
+    if before is not None:
+        write_catalog(group_of(before), tmp_path / "before")
     for step in range(1, 200):
         folder = tmp_path / str(step)
         if before is not None:
-            write_catalog(group_of(before), folder)
+            shutil.copytree(tmp_path / "before", folder)
         with pytest.MonkeyPatch.context() as monkeypatch:
             kill_after(step, monkeypatch)
             try:
@@ -425,7 +427,7 @@ def test_a_crash_at_any_moment_leaves_the_old_catalog_or_none(
             found.append(value_in(open_catalog(folder)))
         except CatalogNotFoundError:
             found.append(None)
-        if step % 5 == 0:
+        if step % 15 == 0:
             # What is left behind does not stand in the way of the next attempt.
             write_catalog(group_of(3.0), folder)
             assert value_in(open_catalog(folder)) == 3.0
@@ -464,10 +466,12 @@ def test_an_interrupt_at_any_moment_leaves_the_old_catalog_or_the_new(
     tmp_path: Path, before: float | None
 ) -> None:
     found: list[float | None] = []
+    if before is not None:
+        write_catalog(group_of(before), tmp_path / "before")
     for step in range(1, 200):
         folder = tmp_path / str(step)
         if before is not None:
-            write_catalog(group_of(before), folder)
+            shutil.copytree(tmp_path / "before", folder)
         with pytest.MonkeyPatch.context() as monkeypatch:
             done = interrupt_at(step, monkeypatch)
             with suppress(KeyboardInterrupt):

@@ -107,7 +107,7 @@ def test_html_is_small(shape: tuple[int, ...]) -> None:
     assert len(html.encode()) < 30_000
 
 
-@pytest.mark.parametrize("n_arrays", [1, 6, 40, 3000])
+@pytest.mark.parametrize("n_arrays", [1, 6, 400])
 def test_html_of_groups_is_small(n_arrays: int) -> None:
     array = many_blocks((60, 8))
     group = VirtualGroup({f"température {number}": array for number in range(n_arrays)})

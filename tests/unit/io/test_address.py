@@ -199,7 +199,7 @@ def test_a_host_that_cannot_be_reached_is_no_missing_file(
             expand_urls(url)
 
 
-@pytest.mark.parametrize("n_characters", [100, 100_000])
+@pytest.mark.parametrize("n_characters", [100, 20_000])
 def test_messages_do_not_repeat_absurdly_long_addresses(tmp_path: Path, n_characters: int) -> None:
     name = "n" * n_characters
     for wanted in (f"{name}.nc", f"{tmp_path}/*{name}.nc", f"http://127.0.0.1:9/{name}.nc"):

@@ -41,11 +41,11 @@ def test_many_at_once(blocks: list[bytes]) -> None:
     assert found.tolist() == [lookup3(block) for block in blocks]
 
 
-@pytest.mark.parametrize("length", range(1, 40))
-def test_equal_lengths(length: int) -> None:
-    rows = np.random.default_rng(length).integers(0, 256, (50, length), dtype=np.uint8)
-    found = lookup3_rows(rows, np.full(50, length))
-    assert found.tolist() == [lookup3(row.tobytes()) for row in rows]
+def test_equal_lengths() -> None:
+    for length in range(1, 40):
+        rows = np.random.default_rng(length).integers(0, 256, (5, length), dtype=np.uint8)
+        found = lookup3_rows(rows, np.full(5, length))
+        assert found.tolist() == [lookup3(row.tobytes()) for row in rows], length
 
 
 VERSIONS = {"earliest": 0, "v108": 2, "latest": 3}

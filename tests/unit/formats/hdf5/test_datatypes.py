@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 from h5py import h5d, h5s, h5t
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gridref.codecs import decode_chunk
@@ -105,7 +105,6 @@ def test_time_and_vax_are_refused() -> None:
         element_type(b"\x31\x61\x1f\0\4\0\0\0\0\0\x20\0\x17\x08\0\x17\x81\0\0\0")
 
 
-@settings(max_examples=200)
 @given(
     base=st.sampled_from([h5t.IEEE_F16LE, h5t.IEEE_F32LE, h5t.IEEE_F64BE]),
     exponent_bits=st.integers(2, 11),

@@ -264,8 +264,7 @@ def test_a_chain_that_comes_back(tmp_path: Path, extra: Any, n_pages: int) -> No
         scanned(tmp_path, content)
 
 
-@pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize(("order", "big"), [("<", False), (">", True)])
 def test_every_truncation(tmp_path: Path, order: str, big: bool) -> None:
     content = tiff_bytes([plain()], PIXELS, big=big, order=order)
     for length in range(len(content)):
@@ -281,7 +280,7 @@ def test_flipped_bytes_never_crash(tmp_path: Path) -> None:
     content = tiff_bytes([plain(), plain()], PIXELS, big=False)
     random = np.random.default_rng(7)
     start = 16 + len(PIXELS)
-    for _ in range(300):
+    for _ in range(150):
         broken = bytearray(content)
         for _ in range(int(random.integers(1, 4))):
             broken[int(random.integers(start, len(content)))] = int(random.integers(0, 256))
