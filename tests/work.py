@@ -1,4 +1,4 @@
-"""How much work code does, counted in lines run: the same on every machine, however busy."""
+"""How much work code does, in lines run: the same on every machine; and how much tests do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
+from hypothesis import settings
+
 import gridref
 
-__all__ = ["Work", "counted_work"]
+__all__ = ["FEWER", "Work", "counted_work"]
+
+FEWER = settings(max_examples=max(30, settings().max_examples // 3))
+"""For properties of which one example takes long: a third of those of CI and of `make fuzz`."""
 
 _SOURCE = str(Path(gridref.__file__).parent)
 _TOOL = 3  # of sys.monitoring: none that Python names

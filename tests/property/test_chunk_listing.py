@@ -13,6 +13,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.listing import NO_ROW, ChunkListing
 from gridref.testing.strategies import arrays
+from tests.work import FEWER
 
 
 def row_of_each_element(array: VirtualArray) -> dict[tuple[int, ...], tuple[int, int]]:
@@ -37,6 +38,7 @@ def row_of_each_element(array: VirtualArray) -> dict[tuple[int, ...], tuple[int,
     return found
 
 
+@FEWER
 @given(arrays(), st.integers(1, 9))
 def test_every_element_is_in_the_chunk_that_lists_it(array: VirtualArray, n_rows: int) -> None:
     expected = row_of_each_element(array)
@@ -55,6 +57,7 @@ def test_every_element_is_in_the_chunk_that_lists_it(array: VirtualArray, n_rows
     assert len(chunks) == rows or array.axis_tables is None
 
 
+@FEWER
 @given(arrays())
 def test_rows_say_what_the_manifest_says(array: VirtualArray) -> None:
     table = list_chunks({"a": array}).read_all()

@@ -17,6 +17,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
+from tests.work import FEWER
 
 READER = reader_for()
 UNITS = [
@@ -107,6 +108,7 @@ def decoded(array: VirtualArray, flip_to: np.ndarray | None) -> np.ndarray:
     return variable.values[:, ::-1] if lat[0] > lat[-1] else variable.values
 
 
+@FEWER
 @given(archives())
 def test_cubes_of_drifting_archives(groups: list[VirtualGroup]) -> None:
     options = CombineOptions(join="outer", overlap="keep", lossy=True)
@@ -171,6 +173,7 @@ def opened(group: VirtualGroup) -> xr.Dataset:
     return xr.decode_cf(xr.Dataset(raw))
 
 
+@FEWER
 @given(gridded())
 def test_cubes_of_archives_on_other_grids_that_overlap(
     archive: tuple[list[VirtualGroup], str, str],

@@ -6,7 +6,7 @@ Arrays in memory, and arrays of catalogs that were written and opened again befo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import fsspec
@@ -30,8 +30,6 @@ DTYPES = ["i2", "i4", "f4", "f8", "u1"]
 MAX_ELEMENTS = 3000
 READER = reader_for()
 
-type Keep = Callable[[VirtualArray], VirtualArray]
-
 
 def in_memory(array: VirtualArray) -> VirtualArray:
     return array
@@ -44,11 +42,15 @@ def opened(array: VirtualArray) -> VirtualArray:
     return open_catalog(url).arrays["x"]
 
 
-@pytest.fixture(params=[in_memory, opened])
-def keep(request: pytest.FixtureRequest) -> Iterator[Keep]:
-    yield request.param
-    if request.param is opened:
-        fsspec.filesystem("memory").rm("/operations", recursive=True)
+KEPT = st.sampled_from([in_memory, opened])
+
+
+@pytest.fixture
+def catalogs() -> Iterator[None]:
+    yield
+    filesystem = fsspec.filesystem("memory")
+    if filesystem.exists("/operations"):
+        filesystem.rm("/operations", recursive=True)
 
 
 @st.composite
@@ -93,7 +95,7 @@ def numpy_orthogonal(values: np.ndarray, key: list[Any]) -> np.ndarray:
 
 
 @st.composite
-def steps(draw: st.DrawFn, array: VirtualArray, values: np.ndarray, keep: Keep) -> Any:
+def steps(draw: st.DrawFn, array: VirtualArray, values: np.ndarray) -> Any:
     """One more operation on both."""
     kinds = ["index", "flip", "expand", "transpose", "concat", "broadcast", "stack", "same"]
     kind = draw(st.sampled_from(kinds))
@@ -116,7 +118,7 @@ def steps(draw: st.DrawFn, array: VirtualArray, values: np.ndarray, keep: Keep) 
         shape = list(values.shape)
         shape[axis] = draw(st.integers(0, 4))
         other, more = draw(pairs(tuple(shape)))
-        other = keep(other)
+        other = draw(KEPT)(other)
         both = [array, other] if draw(st.booleans()) else [other, array]
         joined = [values, more] if both[0] is array else [more, values]
         dims = both[0].dims
@@ -150,10 +152,12 @@ def ways_to_change_nothing(draw: st.DrawFn, array: VirtualArray) -> VirtualArray
 
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_chains_of_operations_equal_numpy(keep: Keep, data: st.DataObject) -> None:
+@pytest.mark.usefixtures("catalogs")
+def test_chains_of_operations_equal_numpy(data: st.DataObject) -> None:
+    """Each operation is on an array in memory, or on one of a catalog."""
     array, values = data.draw(pairs())
     for _ in range(data.draw(st.integers(1, 5))):
-        array, values = data.draw(steps(keep(array), values, keep))
+        array, values = data.draw(steps(data.draw(KEPT)(array), values))
         assert array.shape == values.shape
         assert array.dtype == values.dtype
     np.testing.assert_array_equal(read_slowly(array), values)

@@ -13,6 +13,7 @@ import gridref
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.invariants import select
 from gridref.testing.strategies import arrays_with_values
+from tests.work import FEWER
 
 NOT_EMPTY = arrays_with_values(min_rank=1, max_rank=3).filter(lambda case: case[0].size > 0)
 
@@ -28,6 +29,7 @@ def opened(array: VirtualArray, lengths: list[int]) -> Any:
     return zarr.open_group(store, mode="r")["x"]
 
 
+@FEWER
 @given(st.data())
 def test_every_kind_of_selection(data: st.DataObject) -> None:
     array, expected = data.draw(NOT_EMPTY)

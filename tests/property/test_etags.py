@@ -22,6 +22,7 @@ from gridref.serve.object_reader import ObjectReader
 from gridref.serve.objects import KeySpace
 from gridref.serve.views import View, ViewOptions
 from gridref.testing.builders import chunked_array
+from tests.work import FEWER
 
 VIEWS = [
     ViewOptions(View.AUTO),
@@ -76,6 +77,7 @@ def contents(array: VirtualArray, options: ViewOptions) -> dict[str, bytes]:
     return found
 
 
+@FEWER
 @given(first=arrays(), second=arrays(), one=st.sampled_from(VIEWS), other=st.sampled_from(VIEWS))
 def test_one_tag_never_has_two_contents(first, second, one, other):
     mine, theirs = contents(first, one), contents(second, other)
@@ -83,6 +85,7 @@ def test_one_tag_never_has_two_contents(first, second, one, other):
         assert mine[tag] == theirs[tag]
 
 
+@FEWER
 @given(array=arrays(), options=st.sampled_from(VIEWS))
 def test_the_same_has_the_same_tags(array, options):
     assert contents(array, options) == contents(array, options)

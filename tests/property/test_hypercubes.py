@@ -17,6 +17,7 @@ from gridref.errors import CombineError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
+from tests.work import FEWER
 
 DIMS = ("run", "time", "y")
 REFERRING = {"coordinates": "area"}
@@ -98,6 +99,7 @@ def combined(
     return ds.assign(time=ds["time"] + int(day) - 1)
 
 
+@FEWER
 @given(cubes(), st.booleans(), st.integers(1, 3), st.lists(st.integers(0, 9), min_size=1))
 def test_files_in_any_order_with_holes_are_as_xarray_reindexes_them(
     cube: tuple[list[xr.Dataset], xr.Dataset], scalar_run: bool, chunk: int, shifts: list[int]
@@ -118,6 +120,7 @@ def test_files_in_any_order_with_holes_are_as_xarray_reindexes_them(
     np.testing.assert_array_equal(got["area"].values, index["y"] * 2.0)
 
 
+@FEWER
 @given(cubes())
 def test_complete_ones_are_as_combine_by_coords_makes_them(
     cube: tuple[list[xr.Dataset], xr.Dataset],
@@ -141,6 +144,7 @@ def test_complete_ones_are_as_combine_by_coords_makes_them(
     xr.testing.assert_equal(got.set_coords(DIMS)["t"], expected["t"].transpose(*DIMS))
 
 
+@FEWER
 @given(cubes(), st.sampled_from(["raise", "first", "last"]))
 def test_labels_in_two_files_are_an_overlap(
     cube: tuple[list[xr.Dataset], xr.Dataset], rule: str

@@ -17,6 +17,7 @@ from gridref.model.manifest import ChunkManifest
 from gridref.model.overlay import Cover, Stored, merged, moved, without
 from gridref.serve.choosing import Choice
 from gridref.serve.plan import plan_points_with_overlays, plan_with_overlays
+from tests.work import FEWER
 
 BY_OVERLAY = 10_000
 """Added to the elements in sheets, to see which layout answered."""
@@ -112,6 +113,7 @@ def test_covered_elements_come_from_the_overlay_and_others_from_the_files(data: 
     np.testing.assert_array_equal(got, orthogonal(expected, selection))
 
 
+@FEWER
 @given(st.data())
 def test_selected_arrays_keep_what_is_covered_of_them(data: Any) -> None:
     """Slices without gaps and integers keep overlays; of all others the files are read."""
@@ -180,6 +182,7 @@ def check_layouts(
     assert set(np.unique(layouts)) <= {0, *covers_it}
 
 
+@FEWER
 @given(st.data())
 def test_what_one_overlay_lacks_comes_from_others(data: Any) -> None:
     array, masks = data.draw(with_several())
@@ -191,6 +194,7 @@ def test_what_one_overlay_lacks_comes_from_others(data: Any) -> None:
     check_layouts(got, [orthogonal(mask, selection) for mask in masks], chosen)
 
 
+@FEWER
 @given(st.data())
 def test_points_that_one_overlay_lacks_come_from_others(data: Any) -> None:
     array, masks = data.draw(with_several())

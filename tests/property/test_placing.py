@@ -15,6 +15,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.joining import concatenate, lay_out
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
+from tests.work import FEWER
 
 FILL = -1
 
@@ -38,6 +39,7 @@ def placed(draw: st.DrawFn) -> tuple[list[VirtualArray], list[Any], list[tuple[i
     return arrays, values, corners
 
 
+@FEWER
 @given(placed(), st.booleans(), st.integers(0, 2))
 def test_places(laid: Any, keep_last: bool, more: int) -> None:
     arrays, values, corners = laid

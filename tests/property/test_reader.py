@@ -22,6 +22,7 @@ from gridref.serve.reader import Reader
 from gridref.testing.builders import chunked_array
 from gridref.testing.invariants import select
 from gridref.testing.strategies import arrays_with_values, selections
+from tests.work import FEWER
 
 
 @given(st.data())
@@ -36,6 +37,7 @@ def test_any_selection_at_any_rank(data: st.DataObject) -> None:
     assert np.array_equal(got, wanted)
 
 
+@FEWER
 @given(st.data())
 def test_any_selection_of_chunks_in_files(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -91,6 +93,7 @@ def _in_a_file(array: VirtualArray, path: Path) -> VirtualArray:
     return array.with_changes(manifests=tuple(manifests))
 
 
+@FEWER
 @given(st.data())
 def test_every_view_by_zarr_python(data: st.DataObject) -> None:
     array, expected = data.draw(arrays_with_values(max_rank=3))
@@ -102,6 +105,7 @@ def test_every_view_by_zarr_python(data: st.DataObject) -> None:
                 assert np.array_equal(np.asarray(shown[...]), expected)
 
 
+@FEWER
 @given(arrays_with_values(), st.integers(1, 4), st.sampled_from(["gzip", "zstd"]))
 def test_portable_chunks_of_any_shape(
     case: tuple[VirtualArray, NDArray[Any]], length: int, compressor: str
@@ -125,6 +129,7 @@ def test_bad_selections_are_refused(data: st.DataObject) -> None:
         raise AssertionError(selection)
 
 
+@FEWER
 @given(st.data())
 def test_many_tiny_chunks_at_once(data: st.DataObject) -> None:
     """Chunks that are delivered together: enough of them, and uncompressed."""

@@ -23,6 +23,7 @@ from gridref.io import describe_source
 from gridref.model.grid import ChunkGrid
 from gridref.serve.tasks import TASK_BYTES
 from gridref.testing.strategies import arrays_with_values
+from tests.work import FEWER
 
 
 @st.composite
@@ -55,6 +56,7 @@ def opened(folder, view):
     return zarr.open_array(folder, mode="r")[...]
 
 
+@FEWER
 @given(rewrites(), st.randoms(use_true_random=False))
 def test_zarr_reads_what_was_written_and_what_is_missing_is_written_again(rewriting, random):
     planned, values = rewriting

@@ -16,6 +16,7 @@ from gridref.model.indexing import getitem
 from gridref.model.joining import concatenate
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
+from tests.work import FEWER
 
 SHARDS = st.one_of(
     st.sampled_from(["blocks", "auto"]),
@@ -62,6 +63,7 @@ def selections(shape):
     return st.tuples(*map(one, shape))
 
 
+@FEWER
 @given(
     data=st.data(),
     array=virtual_arrays(),
@@ -89,6 +91,7 @@ def test_sharded_equals_unsharded(data, array, view, grid, location):
         np.testing.assert_array_equal(other[selection], expected[selection])
 
 
+@FEWER
 @given(data=st.data(), array=virtual_arrays(), view=st.sampled_from(["auto", "portable"]))
 def test_any_range_of_a_shard_is_that_part_of_it(data, array, view):
     store = open_store(
@@ -107,6 +110,7 @@ def test_any_range_of_a_shard_is_that_part_of_it(data, array, view):
         assert store.space.resolve(key).etag == found.etag
 
 
+@FEWER
 @given(array=virtual_arrays(), shards=SHARDS)
 def test_a_listing_holds_the_keys_that_resolve(array, shards):
     for view in ("auto", "portable"):

@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from tests.shared_data import ROOT
-from tools.mutation.__main__ import all_mutants, costs, known, text_of
+from tools.mutation.__main__ import costs, known, text_of
 from tools.mutation.mutants import mutants_of, mutated_code
+from tools.mutation.runner import source_of
 
 SOURCE = '''
 class Box:
@@ -79,8 +80,8 @@ def test_generic_functions_and_classes_have_mutants() -> None:
 
 def test_what_is_listed_as_equivalent_is_there() -> None:
     """An entry whose code has changed says nothing any more."""
-    packages = {path.partition("/")[0] for path, *_ in known() | costs()}
-    there = [mutant for package in packages for mutant in all_mutants(package)]
+    paths = {path for path, *_ in known() | costs()}
+    there = [mutant for path in paths for mutant in mutants_of(path, source_of(path))]
     assert known() - {*map(text_of, there)} == set()
     assert costs() - {(mutant.path, mutant.function) for mutant in there} == set()
 

@@ -16,7 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
@@ -26,10 +26,8 @@ from gridref.formats.hdf5.headers import ChunkedLayout, ChunkIndexKind
 from gridref.formats.registry import scan
 from tests.hdf5_bytes import BufferReader, read_data_layout
 from tests.unit.formats.hdf5.chunks_oracle import is_filtered, rows_of
-from tests.work import counted_work
+from tests.work import FEWER, counted_work
 
-FEWER = settings(max_examples=settings().max_examples // 4)
-"""Each is of one of many files, and a tree of thousands of chunks takes long to walk."""
 MOST_LINES = 50_000
 MOST_BYTES = 64 << 20
 
