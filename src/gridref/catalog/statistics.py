@@ -168,13 +168,16 @@ class Bound:
     operator: str
     number: float
 
-    def may_hold(self, known: ChunkStatistics) -> NDArray[np.bool_]:
-        """Whether chunks may have an element for which it is true.
+    def may_hold(self, known: ChunkStatistics, dtype: np.dtype[Any]) -> NDArray[np.bool_]:
+        """Whether chunks of an array of a dtype may have an element for which it is true.
 
-        Arrays of float32 are compared with the number in float32, as numpy does: chunks for which
-        that makes a difference may.
+        Arrays of short floats are compared with the number in their own precision, as numpy does:
+        chunks for which that makes a difference may. Packed numbers may be shown as float32.
         """
-        near = [float(self.number), float(np.float32(self.number))]
+        number = np.array(self.number, np.float64)
+        kinds = [np.dtype(np.float32), *([dtype] if dtype.kind == "f" else [])]
+        with np.errstate(over="ignore"):
+            near = [float(self.number), *(float(number.astype(kind)) for kind in kinds)]
         if near[0] != self.number:  # a long integer, as which integers are compared
             near += [np.nextafter(near[0], -np.inf), np.nextafter(near[0], np.inf)]
         low, high = min(near), max(near)
@@ -222,7 +225,7 @@ def boxes(array: VirtualArray, bounds: list[Bound]) -> Iterator[dict[str, slice]
     listing = ChunkListing(array)
     for listed in listing.pieces(ROW_GROUP_ROWS):
         known = statistics_of(listed)
-        may = np.logical_and.reduce([bound.may_hold(known) for bound in bounds])
+        may = np.logical_and.reduce([bound.may_hold(known, array.dtype) for bound in bounds])
         if is_missing:
             may &= listed.row != NO_ROW
         n_known += int(known.is_known.sum())
