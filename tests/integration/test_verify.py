@@ -18,6 +18,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+import xarray as xr
 from typer.testing import CliRunner
 
 import gridref
@@ -154,6 +155,10 @@ MISLABELLED = {
     ),
     "bounds of other days": ("time_bnds", relabelled("time_bnds", lambda v: v[::-1])),
     "a second coordinate": ("seen", relabelled("seen", lambda v: v + 1)),
+    "a time that is missing": (
+        "seen",
+        relabelled("seen", lambda v: np.where(v == 2.25, np.nan, v)),
+    ),
     "that of two dimensions": ("area", relabelled("area", lambda v: v.T)),
     "another elevation": ("elangle", relabelled("elangle", lambda v: v + 1)),
     "other names of numbers": ("kind", described("kind", flag_meanings="land sea ice")),
@@ -293,6 +298,26 @@ def test_times_of_appended_files_count_from_other_dates(tmp_path: Path, form: An
     for wrong in (relabelled("time", lambda v: v + 1), described("time", units="days since 2024")):
         found = gridref.verify(wrong(cube), all=True)
         assert {difference.place.variable for difference in found.differences} == {"time"}
+
+
+@pytest.mark.parametrize(
+    ("year", "calendar", "message"),
+    [
+        (3000, "proleptic_gregorian", ""),
+        (1000, "proleptic_gregorian", "1000-01-01 00:00:00 instead of 1000-01-06 00:00:00"),
+        (1000, "julian", "calendar 'julian' instead of 'standard'"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Unable to decode time axis")
+def test_calendars_differ_before_1582(
+    tmp_path: Path, year: int, calendar: str, message: str
+) -> None:
+    times = xr.Variable("x", [0.0, 1.5], {"units": f"days since {year}-01-01"})
+    data = xr.Dataset({"v": ("x", [1.0, 2], {"coordinates": "seen"}), "seen": times})
+    data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    altered = described("seen", calendar=calendar)(gridref.scan(tmp_path / "a.nc"))
+    found = gridref.verify(altered, all=True).differences
+    assert [message in str(difference) for difference in found] == [True] * bool(message)
 
 
 def test_one_elevation_for_all_fails(files: list[Path], tmp_path: Path) -> None:

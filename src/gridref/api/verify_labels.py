@@ -604,13 +604,24 @@ def _differing_times(cube: _Side, file: _Side, held: NDArray[Any]) -> str:
         shown, held = _as_texts(shown), _as_texts(held)
         same = np.asarray(shown == held)
     elif shown.dtype.kind == "O":
+        held = _in_calendar_of(held, shown)
         apart = np.asarray(shown - held, "m8[us]").astype(np.int64)
         same = np.abs(apart) * 1000 <= room
     else:
         left, right = shown.astype("M8[ns]"), held.astype("M8[ns]")
-        same = np.isnat(left) & np.isnat(right)
-        same |= np.abs((left - right).astype(np.int64)) <= room
+        near = np.abs((left - right).astype(np.int64)) <= room
+        is_missing = np.isnat(left)
+        same = (is_missing == np.isnat(right)) & (is_missing | near)
     return "" if same.all() else _words(shown, held, ~same)
+
+
+def _in_calendar_of(dates: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
+    """The same instants, as dates in the calendar of others."""
+    own, wanted = (each.flat[0].calendar if each.size else "" for each in (dates, others))
+    if own == wanted:
+        return dates
+    changed = [date.change_calendar(wanted) for date in dates.flat]
+    return np.array(changed, object).reshape(dates.shape)
 
 
 def _calendar(side: _Side) -> str:
