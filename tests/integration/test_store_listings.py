@@ -80,6 +80,15 @@ def test_prefixes_are_listed_together(
     assert listed.most >= 10
 
 
+@pytest.mark.parametrize("name", ["a?b.nc", "a*b.nc", "a[1].nc"])
+def test_names_with_wildcards_are_files_first(bucket: Bucket, name: str) -> None:
+    for key in ("a b.nc", "a1.nc", name):
+        bucket.put(f"named/{name}/{key}", b"")
+    assert expand_files(f"{ROOT}/named/{name}/{name}", bucket.options) == [
+        f"{ROOT}/named/{name}/{name}"
+    ]
+
+
 def test_what_came_since_is_found(bucket: Bucket) -> None:
     for what in ("new/*.nc", "new/"):
         name = f"new/{what.count('*')}.nc"

@@ -471,19 +471,30 @@ def _expand_remote(
     def named(paths: Iterable[str]) -> list[str]:
         return [_full_url(filesystem, url, matched) for matched in paths]
 
+    def kind() -> str:
+        """What has this very name: "file", "directory", or nothing."""
+        try:
+            return str(retry.call(lambda: within_limit(filesystem, "info")(path), url)["type"])
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                return ""
+            raise
+
     in_store = is_object_store(filesystem)
     if _is_pattern(url, path):
         if in_store and "**" not in path and not path.endswith("/"):
-            return named(retry.call(lambda: glob_files(filesystem, path), url))
-        matches = retry.call(lambda: within_limit(filesystem, "glob")(path, detail=True), url)
-        return named(name for name, info in matches.items() if info.get("type") != "directory")
+            matched = retry.call(lambda: glob_files(filesystem, path), url)
+        else:
+            found = retry.call(lambda: within_limit(filesystem, "glob")(path, detail=True), url)
+            matched = [name for name, info in found.items() if info.get("type") != "directory"]
+        # A file of this very name comes before those that are like it, as on local disks.
+        is_name = path in matched or (not matched and kind() == "file")
+        return [url] if is_name else named(matched)
+    held = "directory" if url.endswith("/") else kind()
+    if held in ("file", ""):
+        return [url] if held else []
     find = partial(find_files, filesystem) if in_store else within_limit(filesystem, "find")
     try:
-        if (
-            not url.endswith("/")
-            and retry.call(lambda: within_limit(filesystem, "info")(path), url)["type"] == "file"
-        ):
-            return [url]
         paths = retry.call(lambda: find(path), url)
         if not paths:  # fsspec also finds nothing if it cannot reach the server
             retry.call(lambda: within_limit(filesystem, "ls")(path), url)
