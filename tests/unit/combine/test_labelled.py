@@ -48,6 +48,8 @@ def test_without_labels_there_is_no_coordinate() -> None:
     [
         ([1, 2], [1, 2], None),
         (["a", "bc"], ["a", "bc"], None),
+        (np.array([1, 2], object), [1, 2], None),
+        (pd.Series(["2020", "2021"], dtype=object), ["2020", "2021"], None),
         (np.array(["2020-01-01", "2020-01-02"], "M8[D]"), [18262, 18263], "days"),
         (np.array(["2020-01", "2020-02"], "M8[M]"), [18262, 18293], "days"),
         (np.array([0, 7], "M8[W]"), [0, 49], "days"),
@@ -76,11 +78,14 @@ def test_labels_are_kept_as_cf_says(labels: Any, expected: list[Any], units: str
         (5, "of shape"),
         ([[1, 2]], "of shape"),
         ([object(), 2], "numbers, strings or times"),
-        ([None, 1], "NaT"),
+        ([None, 1], "several kinds"),
+        ([None, dt.date(2020, 1, 1)], "NaT"),
         ([1j, 2j], "numbers, strings or times"),
         (np.array(["NaT", "2020"], "M8[s]"), "NaT"),
+        (np.array([1, 2], "M8[ps]"), "that ns cannot count"),
+        ([10**30, 1], "numbers, strings or times"),
     ],
-    ids=range(8),
+    ids=range(11),
 )
 def test_labels_that_do_not_fit_are_refused(labels: Any, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):

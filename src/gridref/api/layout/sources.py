@@ -103,7 +103,7 @@ def label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
     """Labels as stored, and the attributes of their coordinate."""
     values = np.asarray(labels)
     if values.dtype == object:
-        values = _times(labels)
+        values = _of_objects(values.tolist())
     if values.ndim != 1 or values.dtype.kind not in "biufUSM":
         raise InvalidRequestError(
             f"labels must be a sequence of numbers, strings or times, got {values.dtype} of shape"
@@ -133,12 +133,17 @@ def _in_unit(values: NDArray[Any], unit: str) -> NDArray[Any]:
     return found
 
 
-def _times(labels: ArrayLike) -> NDArray[Any]:
-    """Dates and times of Python and pandas as ``datetime64``."""
-    values = np.asarray(labels).tolist()
+def _of_objects(values: Any) -> NDArray[Any]:
+    """Labels that are objects of Python: numbers or texts, or times as ``datetime64``."""
+    held = values if isinstance(values, list) else [values]
+    are_plain = [isinstance(own, int | float | str | bytes | np.generic) for own in held]
+    if all(are_plain):
+        return np.asarray(values)
+    of_pandas = [own.to_datetime64() for own in held if hasattr(own, "to_datetime64")]
+    whole = of_pandas if len(of_pandas) == len(held) else values
     try:
-        of_pandas = [own.to_datetime64() for own in values if hasattr(own, "to_datetime64")]
-        whole = of_pandas if len(of_pandas) == len(values) else values
+        if any(are_plain):
+            raise TypeError("they are of several kinds")
         return np.asarray(whole, "M8[ns]" if of_pandas else "M8[us]")
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(f"labels must be numbers, strings or times: {error}") from error
