@@ -1,8 +1,8 @@
 """What the engine gives to xarray: lazy arrays, and their ``Variable.encoding``.
 
 `lazy_virtual_array` finds the lazy array behind xarray's wrappers, and `attributes_now` what these
-decode it by. In the encoding, compression is
-given in the terms of ``to_zarr``. Everything else is as in the netCDF engines.
+decode it by. In the encoding, compression is given in the terms of ``to_zarr``. Everything else is
+as in the netCDF engines.
 
 Sources: Zarr v3 codecs ``blosc``, ``gzip`` and ``zstd``; numcodecs' configurations of the same, for
 Zarr v2; ``NetCDF4DataStore.open_store_variable`` in ``xarray/backends/netCDF4_.py``, and
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -106,17 +106,17 @@ def _layers(variable: xr.Variable) -> Iterator[Any]:
 def attributes_now(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
     """The attributes of a lazy variable, with those that its elements were decoded by.
 
+    An attribute of the file that is not here was deleted, unless opening took it away.
+
     Parameters
     ----------
     array
-        What it shows, with the attributes of its file. Of these, the ones that are neither here
-        nor taken away by opening were deleted.
+        What the variable shows, with the attributes of its file.
     """
-    gone = shown_attributes(array).keys() - variable.encoding.keys() - {"dtype"}
-    attrs = {name: value for name, value in array.attrs.items() if name not in gone}
-    attrs = {name: value for name, value in attrs.items() if name not in MEANING_ATTRIBUTES}
-    attrs |= _decoded_by(variable, array)
-    attrs |= variable.attrs
+    hidden = array.attrs.keys() - shown_attributes(array).keys()
+    taken = (hidden | variable.encoding.keys() | {"dtype"}) - {*MEANING_ATTRIBUTES}
+    attrs = {name: value for name, value in array.attrs.items() if name in taken}
+    attrs |= _decoded_by(variable, array) | variable.attrs
     return {name: attrs[name] for name in (*array.attrs, *attrs) if name in attrs}
 
 
@@ -137,31 +137,44 @@ def _decoded_by(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
     """
     layers = _layers(variable)
     functions = [each.func for each in layers if isinstance(each, _ElementwiseFunctionArray)]
+    used = _arguments(functions)
+    is_unsigned = any(getattr(function, "func", None) is np.asarray for function in functions)
+    found: dict[str, Any] = {}
+    for name in MEANING_ATTRIBUTES:
+        stored, encoded, by = array.attrs.get(name), variable.encoding.get(name), used.get(name)
+        if is_unsigned and name in (*_FILLS, "_Unsigned"):
+            fitting = [stored, encoded]  # other numbers than the unsigned ones that were compared
+        else:
+            fitting = [each for each in (stored, encoded) if _are_among(each, by)]
+            fitting += [stored] if _are_among(stored, encoded) else []
+            fitting += [by] if name not in _FILLS else []  # where the encoding was dropped
+        known = [each for each in fitting if each is not None]
+        if known:
+            found[name] = known[0]
+    if not is_unsigned and variable.encoding.keys().isdisjoint(_FILLS):
+        _add_fills(found, used.get("_FillValue", ()), array.dtype)
+    return found
+
+
+def _arguments(functions: Iterable[Any]) -> dict[str, Any]:
+    """What xarray's functions decode by, by the names of the attributes."""
     used: dict[str, Any] = {}
     for function in functions:
         keywords = getattr(function, "keywords", {})
-        known = {name: each for name, each in keywords.items() if name in MEANING_ATTRIBUTES}
-        used |= {name: each for name, each in known.items() if each is not None}
+        named = {name: keywords[name] for name in MEANING_ATTRIBUTES if name in keywords}
+        used |= {name: value for name, value in named.items() if value is not None}
         if "encoded_fill_values" in keywords:
             used |= {name: list(keywords["encoded_fill_values"]) for name in _FILLS}
-    # Fill values of numbers that are taken as unsigned are not those that were compared.
-    unsigned = any(getattr(function, "func", None) is np.asarray for function in functions)
-    found = {}
-    for name in MEANING_ATTRIBUTES:
-        stored, encoded = array.attrs.get(name), variable.encoding.get(name)
-        is_used = unsigned and name in (*_FILLS, "_Unsigned")
-        by = used.get(name)
-        own = None if name in _FILLS else by  # where the encoding was dropped
-        for value, others in ((stored, by), (encoded, by), (stored, encoded), (own, by)):
-            if value is not None and (is_used or _are_among(value, others)):
-                found[name] = value
-                break
-    covered = [each for name in _FILLS if name in found for each in np.ravel(found[name]).tolist()]
-    left = [each for each in used.get("_FillValue", ()) if not _are_among(each, covered)]
+    return used
+
+
+def _add_fills(found: dict[str, Any], fills: Iterable[Any], dtype: np.dtype[Any]) -> None:
+    """Add the fill values that were compared, and that no attribute states any more."""
+    stated = [each for name in _FILLS for each in np.ravel(found.get(name, ())).tolist()]
+    left = [each for each in fills if not _are_among(each, stated)]
     free = [name for name in _FILLS if name not in found]
-    if left and free and not unsigned and not variable.encoding.keys() & {*_FILLS}:
-        found[free[0]] = np.array(left, array.dtype)
-    return found
+    if left and free:
+        found[free[0]] = np.array(left, dtype)
 
 
 def _are_among(value: Any, others: Any) -> bool:
