@@ -9,7 +9,8 @@ points specification".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -42,6 +43,15 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError:
         if (name := written.get(package.lower())) is not None:
             return MissingPackageError(f"{purpose} needs {name}: pip install 'gridref[{extra}]'")
     return MissingPackageError(f"{purpose}: {error}")
+
+
+@contextmanager
+def needed_for(purpose: str) -> Iterator[None]:
+    """Raise `missing_package` if an import in the block fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise missing_package(purpose, error) from error
 
 
 def packages_of_extras() -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ from zarr.storage import MemoryStore
 from gridref.api.readable import Sources, readable, reader_for
 from gridref.api.scan import scan
 from gridref.errors import InvalidRequestError
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.faces.exports.references import (
     INLINE_LIMIT_BYTES,
     Coords,
@@ -41,7 +41,7 @@ from gridref.model.zarr_metadata import ArrayMetadata
 from gridref.options import option_values
 from gridref.serve.views import View, ViewOptions
 
-try:
+with needed_for("gridref.virtualizarr"):
     from virtualizarr.manifests import (
         ChunkManifest,
         ManifestArray,
@@ -49,8 +49,6 @@ try:
         ManifestStore,
     )
     from virtualizarr.xarray import replace_virtual_with_loadable_vars
-except ImportError as error:
-    raise missing_package("gridref.virtualizarr", error) from error
 
 __all__ = ["Parser", "from_virtualizarr", "to_virtualizarr"]
 

@@ -46,7 +46,7 @@ from gridref.errors import (
     Place,
     number_of,
 )
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.io import Allow, absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import referred_names
@@ -283,10 +283,8 @@ def _target_at(url: str, to: str | None, storage_options: Mapping[str, Any] | No
     """The target at an address: a repository if that is asked for, or its name says so."""
     if to == "zarr" or (to is None and not url.rstrip("/").endswith(".icechunk")):
         return FolderTarget(url, storage_options)
-    try:
+    with needed_for("copying into Icechunk"):
         from gridref.api.icechunk_target import IcechunkTarget
-    except ImportError as error:
-        raise missing_package("copying into Icechunk", error) from error
     return IcechunkTarget(url, storage_options)
 
 

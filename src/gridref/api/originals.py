@@ -38,7 +38,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.extras import missing_package
+from gridref.extras import missing_package, needed_for
 from gridref.forks import new_rlock
 from gridref.formats.fits import OriginalImages
 from gridref.formats.grib.original import Eccodes
@@ -480,10 +480,8 @@ class _HDF5Original(Original):
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
         with suppress(ImportError):
             import hdf5plugin  # noqa: F401 - importing it gives h5py more filters
-        try:
+        with needed_for("comparing with HDF5 files"):
             from gridref.formats.hdf5.original import OriginalFile
-        except ImportError as error:
-            raise missing_package("comparing with HDF5 files", error) from error
 
         self.file = OriginalFile(url, storage_options)
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from gridref.combine.options import ConvertUnits
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 
 _PREFIXES = (
     "tera- = 1e12 = T-", "giga- = 1e9 = G-", "mega- = 1e6 = M-", "kilo- = 1e3 = k-",
@@ -116,10 +116,8 @@ def with_converter(options: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _registry() -> Any:
-    try:
+    with needed_for("converting units with no function of yours"):
         from pint import UnitRegistry
-    except ImportError as error:
-        raise missing_package("converting units with no function of yours", error) from error
     registry: Any = UnitRegistry(None, non_int_type=Fraction)
     for definition in (*_PREFIXES, *_UNITS):
         registry.define(definition)

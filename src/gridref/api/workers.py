@@ -18,7 +18,7 @@ from typing import Any
 
 from gridref import errors
 from gridref.errors import InvalidRequestError, Message, Option, SourceUnavailableError
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.secrets import shown_address
 
 _UNKNOWN_WORKERS = 16
@@ -92,10 +92,8 @@ def _is_of_dask(executor: Any) -> bool:
 @contextmanager
 def _dask(scheduler: Any) -> Iterator[Any]:
     """A client of Dask; one that was made here is closed."""
-    try:
+    with needed_for("a Dask scheduler"):
         from distributed import Client
-    except ImportError as error:
-        raise missing_package("a Dask scheduler", error) from error
     if isinstance(scheduler, Client):
         yield scheduler
         return

@@ -29,7 +29,7 @@ from gridref.codecs.grib_grids import GridError, ibm_float, read_grid, signed
 from gridref.codecs.jpeg2000 import CodestreamError, UnsupportedCodestreamError, read_header
 from gridref.codecs.stage import ArraySpec, Config, Raw, SerialCodec, SerialDecode, as_bytes
 from gridref.errors import number_of
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.limits import beyond, limits
 
 VALUES, PLACES = "gridref.grib", "gridref.grib_places"
@@ -221,10 +221,8 @@ def decode_field(message: bytes, n_points: int) -> NDArray[np.float64]:
 
 
 def _decoded(field: PackedField, n_points: int) -> NDArray[np.float64]:
-    try:
+    with needed_for("decoding GRIB"):
         import gribberish
-    except ImportError as error:
-        raise missing_package("decoding GRIB", error) from error
     there = _bits(field, n_points)
     n_values = n_points if there is None else int(np.count_nonzero(there))
     if field.edition == 2 and int.from_bytes(field.packing[5:9], "big") != n_values:

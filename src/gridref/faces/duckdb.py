@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from gridref.api.catalog import open_catalog
 from gridref.catalog import CatalogGroup
 from gridref.errors import GridrefError, InvalidRequestError
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.formats.chunks import split_contiguous
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import verb
@@ -239,10 +239,8 @@ def query_rows(
 
 
 def _duckdb() -> Any:
-    try:
+    with needed_for("asking in SQL"):
         import duckdb
-    except ImportError as error:
-        raise missing_package("asking in SQL", error) from error
     return duckdb
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gridref.catalog.folder import publish_file, write_errors_told
 from gridref.errors import InvalidRequestError, number_of, some_of
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.io import absolute_url
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
@@ -319,10 +319,8 @@ class ChunkMap:
         MissingPackageError
             Without matplotlib, of the extra ``plot``.
         """
-        try:
+        with needed_for("plotting"):
             from matplotlib.collections import PolyCollection
-        except ImportError as error:
-            raise missing_package("plotting", error) from error
         if ax is None:
             from matplotlib import pyplot as plt
 
@@ -361,10 +359,8 @@ class ChunkMap:
         if path.suffix.lower() == ".svg":
             publish_file("the picture", absolute_url(path), f"{self.to_svg()}\n".encode())
             return
-        try:
+        with needed_for("drawing other pictures than SVG"):
             from matplotlib.figure import Figure
-        except ImportError as error:
-            raise missing_package("drawing other pictures than SVG", error) from error
         figure = Figure(self._inches, DOTS_PER_INCH, layout="constrained")
         self.plot(figure.subplots())
         known = figure.canvas.get_supported_filetypes()

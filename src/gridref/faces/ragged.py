@@ -20,7 +20,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import verb
 from gridref.typing import Int64Array
@@ -83,10 +83,8 @@ def awkward(group: VirtualGroup, path: str, *, rows: slice | None = None) -> ak.
     ReadError
         If a chunk cannot be read.
     """
-    try:
+    with needed_for("reading ragged rows"):
         import awkward as ak
-    except ImportError as error:
-        raise missing_package("reading ragged rows", error) from error
     array = group.all_arrays().get(path.strip("/"))
     if array is None or array.ndim == 0:
         raise InvalidRequestError(f"there is no variable {path!r} with samples")
@@ -165,10 +163,8 @@ def sparse(
     ReadError
         If a chunk cannot be read.
     """
-    try:
+    with needed_for("reading sparse matrices"):
         import scipy.sparse
-    except ImportError as error:
-        raise missing_package("reading sparse matrices", error) from error
     matrix = _Matrix.of(group, path)
     along, across = (rows, columns) if matrix.kind == "csr" else (columns, rows)
     data, indices, indptr, step = matrix.read(along)

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.formats.location import Location
 from gridref.formats.scanner import About, OrganisedScanner, OwnScanner, ScanOptions
 from gridref.io import is_local, read_file
@@ -81,10 +81,8 @@ class IcechunkScanner(OwnScanner):
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
         """Describe the newest snapshot."""
-        try:
+        with needed_for("reading Icechunk repositories"):
             return super().scan(location, options)
-        except ImportError as error:
-            raise missing_package("reading Icechunk repositories", error) from error
 
 
 class DMRppScanner(OwnScanner):

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from gridref.codecs.fits import POINTERS
 from gridref.errors import Place, ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.formats.chunks import contiguous_chunks, edge_policy, require_inside
 from gridref.formats.location import Location
 from gridref.formats.scanner import Findings, ScanOptions
@@ -850,10 +850,8 @@ class OriginalImages:
     """
 
     def __init__(self, file: ScanFile) -> None:
-        try:
+        with needed_for("comparing with FITS files"):
             from astropy.io import fits
-        except ImportError as error:
-            raise missing_package("comparing with FITS files", error) from error
         self._file = file
         try:
             with warnings.catch_warnings():

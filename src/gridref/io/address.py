@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gridref.errors import InvalidRequestError, Place, SourceUnavailableError, some_of
-from gridref.extras import missing_package
+from gridref.extras import missing_package, needed_for
 from gridref.io.credentials import PROVIDER, Credentials, apart, has_provider, settled
 from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable, within_limit
 from gridref.model.source_policy import EVERYTHING, SourcePolicy, checked_prefix
@@ -629,12 +629,10 @@ def registry_for(url: str, storage_options: Mapping[str, Any] | None = None) -> 
     InvalidRequestError
         If obstore has no store for the URL.
     """
-    try:
+    with needed_for("a parser of VirtualiZarr"):
         from obspec_utils.registry import ObjectStoreRegistry
         from obstore.exceptions import BaseError
         from obstore.store import LocalStore, from_url
-    except ImportError as error:
-        raise missing_package("a parser of VirtualiZarr", error) from error
     if is_local(url):
         return ObjectStoreRegistry({"file://": LocalStore()})
     parts = urlsplit(url)

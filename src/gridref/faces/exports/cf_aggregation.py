@@ -25,7 +25,7 @@ from gridref.catalog.folder import publish_file
 from gridref.catalog.listing import manifest_rows
 from gridref.combine.rules.packing import Packing, float_dtype
 from gridref.errors import GridrefError, NotRepresentableError, ScanError, SourceFormatError
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.faces.exports.references import INLINE_LIMIT_BYTES, is_nameable, refuse
 from gridref.formats import ScanOptions
 from gridref.io import absolute_url, is_local
@@ -173,10 +173,8 @@ def _file(
     folder: str | None,
 ) -> bytes:
     """The content of the file."""
-    try:
+    with needed_for("writing aggregation files"):
         import h5netcdf
-    except ImportError as error:
-        raise missing_package("writing aggregation files", error) from error
     buffer = io.BytesIO()
     with h5netcdf.File(buffer, "w") as file:
         for path, part in group.walk():

@@ -41,7 +41,7 @@ from gridref.errors import (
     Option,
     ReadOnlyError,
 )
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.faces.exports.references import (
     INLINE_LIMIT_BYTES,
     Announce,
@@ -66,7 +66,7 @@ from gridref.serve.pages import ReferencePage, References
 from gridref.serve.views import View, ViewOptions
 from gridref.typing import Int64Array
 
-try:
+with needed_for("Icechunk"):
     # isort: off
     from gridref.formats.icechunk import (  # quiets icechunk before it is imported
         chunk_access,
@@ -79,8 +79,6 @@ try:
     import icechunk
     from gridref.api.icechunk_target import holds_nodes, opened_or_made
     # isort: on
-except ImportError as error:
-    raise missing_package("Icechunk", error) from error
 
 
 @verb(ScanOptions)

@@ -22,7 +22,7 @@ import numpy as np
 from gridref.api.readable import reader_for
 from gridref.catalog.folder import publish_file, write_errors_told
 from gridref.errors import InvalidRequestError, Message, NotRepresentableError, Option, Place
-from gridref.extras import missing_package
+from gridref.extras import needed_for
 from gridref.faces.exports import zarr2
 from gridref.faces.exports.references import (
     IN_ARCHIVE,
@@ -112,13 +112,11 @@ def _fill(refs: Mapping[str, Any], folder: Path) -> None:
     from fsspec.implementations.reference import LazyReferenceMapper
 
     mapper = LazyReferenceMapper.create(str(folder))
-    try:
+    with needed_for("writing references in Parquet"):
         # Where a chunk goes depends on its array's document.
         for key in sorted(refs, key=lambda key: not key.rpartition("/")[2].startswith(".z")):
             mapper[key] = refs[key]
         mapper.flush()
-    except ImportError as error:
-        raise missing_package("writing references in Parquet", error) from error
 
 
 # References of a group
