@@ -34,7 +34,7 @@ from gridref.formats import ScanOptions
 from gridref.formats.kerchunk import Reference, parse_references, scan_references
 from gridref.formats.parsers import references_of_manifests
 from gridref.io.address import options_of_store, uri_of
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualGroup, path_in
 from gridref.model.conventions import listed_coordinates
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata
@@ -203,14 +203,13 @@ def _manifest_group(
 
 
 def _manifests_below(export: Export, group: VirtualGroup, path: str) -> ManifestGroup:
-    head = f"{path}/" if path else ""
     document = export.space.document(path) or {}
     # VirtualiZarr looks in the group for what arrays list.
     listed = listed_coordinates(group.arrays.values(), group.attrs) & group.arrays.keys()
     return ManifestGroup(
-        {name: _manifest_array(export, f"{head}{name}") for name in group.arrays},
+        {name: _manifest_array(export, path_in(path, name)) for name in group.arrays},
         {
-            name: _manifests_below(export, below, f"{head}{name}")
+            name: _manifests_below(export, below, path_in(path, name))
             for name, below in group.groups.items()
         },
         {**document.get("attributes", {}), "coordinates": " ".join(sorted(listed))},

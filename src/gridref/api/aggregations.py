@@ -45,7 +45,7 @@ from gridref.formats.location import only_allowed
 from gridref.formats.metadata import DEFAULT_FILLS
 from gridref.io import absolute_url, beside, is_local, note_opened, policy_for
 from gridref.limits import beyond, limits
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import PACKING_ATTRIBUTES
 from gridref.model.indexing import isel
 from gridref.model.joining import missing_array
@@ -129,14 +129,14 @@ def _replaced(
     group: VirtualGroup, arrays: Mapping[str, VirtualArray], dropped: set[str], path: str = ""
 ) -> VirtualGroup:
     """The group with other arrays at some paths, and without those at others."""
-    prefix = f"{path}/" if path else ""
     kept = {
-        name: arrays.get(prefix + name, array)
+        name: arrays.get(path_in(path, name), array)
         for name, array in group.arrays.items()
-        if prefix + name not in dropped
+        if path_in(path, name) not in dropped
     }
     below = {
-        name: _replaced(part, arrays, dropped, prefix + name) for name, part in group.groups.items()
+        name: _replaced(part, arrays, dropped, path_in(path, name))
+        for name, part in group.groups.items()
     }
     dims = {dim for array in kept.values() for dim in array.dims}
     return group.with_changes(arrays=kept, groups=below, unlimited_dims=group.unlimited_dims & dims)

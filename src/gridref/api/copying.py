@@ -48,7 +48,7 @@ from gridref.errors import (
 )
 from gridref.extras import needed_for
 from gridref.io import Allow, absolute_url
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import referred_names
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_metadata import attributes_to_json, group_document
@@ -311,7 +311,7 @@ def _chosen(group: VirtualGroup, paths: Iterable[str] | None) -> VirtualGroup:
         names = {*known[path].dims, *referred_names([known[path]])}
         head = path.rpartition("/")[0]
         while True:
-            found = {f"{head}/{name}" if head else name for name in names} & known.keys()
+            found = {path_in(head, name) for name in names} & known.keys()
             waiting += found - wanted
             wanted |= found
             if not head:
@@ -471,7 +471,7 @@ def _dumped(document: Mapping[str, Any]) -> bytes:
 def _named(documents: dict[str, dict[str, Any]]) -> list[tuple[str, bytes]]:
     """The documents as objects, the root last."""
     return [
-        (f"{path}/{METADATA_KEY}" if path else METADATA_KEY, _dumped(document))
+        (path_in(path, METADATA_KEY), _dumped(document))
         for path, document in reversed(documents.items())
     ]
 

@@ -82,7 +82,7 @@ from gridref.errors import (
 )
 from gridref.io import Allow, absolute_url, catalog_options
 from gridref.limits import MAX_GROUP_DEPTH
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import LabelEnds
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.options import check_choice
@@ -224,16 +224,12 @@ def _tables_named(folder: Folder, names: Sequence[str]) -> list[str]:
 
 def group_entry(group: VirtualGroup, path: str, entries: Mapping[str, ArrayEntry]) -> GroupEntry:
     """The description of a group, and of those below it."""
-
-    def below(name: str) -> str:
-        return f"{path}/{name}" if path else name
-
     if path.count("/") >= MAX_GROUP_DEPTH:
         raise InvalidRequestError(f"groups are nested more than {MAX_GROUP_DEPTH} deep")
     return GroupEntry(
         attributes_to_json(group.attrs, path),
-        {name: group_entry(child, below(name), entries) for name, child in group.groups.items()},
-        {name: entries[below(name)] for name in group.arrays},
+        {n: group_entry(child, path_in(path, n), entries) for n, child in group.groups.items()},
+        {name: entries[path_in(path, name)] for name in group.arrays},
         group.unlimited_dims,
     )
 

@@ -26,7 +26,7 @@ from gridref.catalog.values import (
 )
 from gridref.errors import GridrefError, InvalidRequestError, Place
 from gridref.limits import MAX_GROUP_DEPTH
-from gridref.model.array import Enumeration, VirtualArray, check_name
+from gridref.model.array import Enumeration, VirtualArray, check_name, path_in
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
 
@@ -353,10 +353,9 @@ class GroupEntry:
 
     def all_arrays(self, path: str = "") -> dict[str, ArrayEntry]:
         """Every array at any depth by path, in the order of `VirtualGroup.all_arrays`."""
-        prefix = f"{path}/" if path else ""
-        found = {f"{prefix}{name}": array for name, array in self.arrays.items()}
+        found = {path_in(path, name): array for name, array in self.arrays.items()}
         for name, group in self.groups.items():
-            found |= group.all_arrays(f"{prefix}{name}")
+            found |= group.all_arrays(path_in(path, name))
         return found
 
     def to_json(self) -> dict[str, Any]:

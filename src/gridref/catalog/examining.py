@@ -24,6 +24,7 @@ from gridref.catalog.listing import referenced_chunks
 from gridref.catalog.sources import relative_url
 from gridref.errors import CatalogCorruptError, Place, ShortReadError, SourceUnavailableError
 from gridref.io import SourcePool, absolute_url, catalog_options, describe_source, is_absent
+from gridref.model.array import path_in
 from gridref.model.listing import ListedChunks
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
@@ -212,7 +213,7 @@ def _compared(
 def _groups(entry: GroupEntry, path: str) -> dict[str, dict[str, Any]]:
     found = {path: _attributes(entry.attrs)}
     for name, below in entry.groups.items():
-        found |= _groups(below, f"{path}/{name}" if path else name)
+        found |= _groups(below, path_in(path, name))
     return found
 
 

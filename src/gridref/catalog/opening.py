@@ -51,7 +51,7 @@ from gridref.errors import (
 )
 from gridref.forks import new_lock
 from gridref.io import Allow, absolute_url, catalog_options, is_local
-from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
+from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup, path_in
 from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.manifest import ChunkManifest, Identity, Source
 from gridref.model.scan_report import ScanReport
@@ -420,8 +420,7 @@ class _Contents:
 
 def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
     groups = {
-        name: _group(child, contents, f"{path}/{name}" if path else name)
-        for name, child in entry.groups.items()
+        name: _group(child, contents, path_in(path, name)) for name, child in entry.groups.items()
     }
     place = Place(source=contents.address, variable=path or "/")
     with refusing_damage("the attributes of a group", place):
@@ -433,7 +432,7 @@ def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
 def _array(
     entries: Mapping[str, ArrayEntry], contents: _Contents, group: str, name: str
 ) -> VirtualArray:
-    entry, path = entries[name], f"{group}/{name}" if group else name
+    entry, path = entries[name], path_in(group, name)
     place = Place(source=contents.address, variable=path)
     with refusing_damage("the description of an array", place):
         described = entry.described(contents.snapshot.shared)

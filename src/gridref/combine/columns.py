@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gridref.combine.options import CombineOptions
 from gridref.combine.report import Drift, DriftReport
 from gridref.errors import Message, Problem, some_of
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import DAY_NS, TimeBase, is_time_like
 from gridref.model.scan_report import LEFT_OUT
 
@@ -196,11 +196,10 @@ class Notes:
 
 def columns_of(groups: Sequence[VirtualGroup | None], path: str) -> dict[str, Column]:
     """The variables of groups at one path, in the order of first occurrence."""
-    prefix = f"{path}/" if path else ""
     alike = _columns_of_alike(groups)
     if alike is not None:
         every = range(len(groups))
-        return {name: Column(name, prefix + name, every, held) for name, held in alike.items()}
+        return {n: Column(n, path_in(path, n), every, held) for n, held in alike.items()}
     files: dict[str, list[int]] = {}
     arrays: dict[str, list[VirtualArray]] = {}
     for number, group in enumerate(groups):
@@ -211,7 +210,7 @@ def columns_of(groups: Sequence[VirtualGroup | None], path: str) -> dict[str, Co
                 files[name], arrays[name] = [], []
             files[name].append(number)
             arrays[name].append(array)
-    return {name: Column(name, prefix + name, files[name], arrays[name]) for name in files}
+    return {n: Column(n, path_in(path, n), files[n], arrays[n]) for n in files}
 
 
 def _columns_of_alike(

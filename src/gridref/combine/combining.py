@@ -21,7 +21,7 @@ from gridref.combine.rules.dimensions import shared_lengths
 from gridref.combine.rules.packing import note_damaged
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Problem
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualGroup, path_in
 from gridref.model.conventions import LabelEnds, label_ends
 from gridref.model.scan_report import ScanReport
 from gridref.options import near_names
@@ -105,7 +105,7 @@ def _combine_tree(
     subgroups = {
         name: _combine_tree(
             [None if group is None else group.groups.get(name) for group in groups],
-            f"{path}/{name}" if path else name,
+            path_in(path, name),
             below,
             passed,
         )

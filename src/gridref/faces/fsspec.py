@@ -19,7 +19,7 @@ from gridref.catalog import CatalogGroup, Trust
 from gridref.catalog.overlays import OverlayPolicy
 from gridref.errors import InvalidRequestError, ReadOnlyError
 from gridref.io import Allow
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualGroup, path_in
 from gridref.options import check_names, options_of
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.objects import KeySpace
@@ -178,7 +178,7 @@ class GridrefFileSystem(AbstractFileSystem):
         path = self._strip_protocol(path)
         if self.space.is_dir(path):
             names = self.space.list_dir(path)
-            paths = [f"{path}/{name}" if path else name for name in names]
+            paths = [path_in(path, name) for name in names]
         else:
             self._object_at(path)
             paths = [path]

@@ -41,7 +41,7 @@ from gridref.formats.location import Location
 from gridref.formats.scanner import ScanOptions
 from gridref.io import absolute_url, current_traffic, is_local, policy_for, real_path
 from gridref.io.address import settled_options
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualGroup, path_in
 
 # Repositories opened for reading, and their errors as gridref's
 
@@ -179,28 +179,27 @@ class _Collected:
 
     async def node(self, path: str) -> None:
         """Take a group with all its members, or an array."""
-        head = f"{path}/" if path else ""
-        data = await self.get(f"{head}{_DOCUMENT}")
+        key = path_in(path, _DOCUMENT)
+        data = await self.get(key)
         if data is None:
             return
         document: Mapping[str, Any] = json.loads(data)
-        self.references[f"{head}{_DOCUMENT}"] = data
+        self.references[key] = data
         if document["node_type"] == "array":
             await self.array(path, document)
             return
         names = [name async for name in self.store.list_dir(path) if name != _DOCUMENT]
         for name in sorted(names):
-            await self.node(f"{head}{name}")
+            await self.node(path_in(path, name))
 
     async def array(self, path: str, document: Mapping[str, Any]) -> None:
         """Take the chunks of an array."""
         n_kept = 0
-        head = f"{path}/" if path else ""
         async for batch in self.store.array_chunk_iterator(path):
             columns = [column.tolist() for column in (batch[0], batch[1], batch[3], batch[4])]
             rows = zip(batch[2], *columns, strict=True)
             for number, (where, coords, kind, offset, length) in enumerate(rows):
-                key = head + "/".join(["c", *map(str, coords[: len(document["shape"])])])
+                key = path_in(path, "/".join(["c", *map(str, coords[: len(document["shape"])])]))
                 if kind == _INLINE:
                     self.references[key] = batch[5][number]
                 elif kind == _VIRTUAL:

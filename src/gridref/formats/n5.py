@@ -45,7 +45,7 @@ from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
 from gridref.formats.scanner import Findings, ScanOptions
 from gridref.limits import MAX_GROUP_DEPTH
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.encoding import Codec, Encoding, blosc_codec, bytes_codec, transpose_codec
 from gridref.model.ome_zarr import Placement, placed_image_attributes
 from gridref.model.scan_report import Fate
@@ -133,7 +133,7 @@ class _Scan:
         for name in names:
             if name.startswith("."):
                 continue
-            below = f"{path}/{name}" if path else name
+            below = path_in(path, name)
             own = self.attributes(below)
             if own is not None or not name.isdecimal():  # such folders hold blocks
                 yield name, below, own
@@ -145,7 +145,7 @@ class _Scan:
         found = False
         stated = named_datasets(attrs)
         for name in stated or (f"s{level}" for level in range(_MOST_PROBED)):
-            below = f"{path}/{name}" if path else name
+            below = path_in(path, name)
             own = self.attributes(below)
             if own is not None:
                 found = True
@@ -165,7 +165,7 @@ class _Scan:
         if self._n_objects > self._max_objects:
             reason = f"there are more folders than max_objects, {self._max_objects}"
             raise SourceFormatError(reason, Place(source=self._files.url))
-        key = f"{path}/attributes.json" if path else "attributes.json"
+        key = path_in(path, "attributes.json")
         data = self._files.get(key)
         return None if data is None else json_object(data, self._files.address(key))
 

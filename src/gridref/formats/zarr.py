@@ -42,7 +42,7 @@ from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
 from gridref.formats.scanner import Findings, ScanOptions, check_element_size, located
 from gridref.limits import MAX_GROUP_DEPTH
-from gridref.model.array import VirtualArray, VirtualGroup, zero_of
+from gridref.model.array import VirtualArray, VirtualGroup, path_in, zero_of
 from gridref.model.blocks import BlockTable
 from gridref.model.conventions import numpy_time_attributes
 from gridref.model.encoding import (
@@ -152,7 +152,7 @@ class _Scan:
         arrays: dict[str, _ArrayNode] = {}
         groups: dict[str, VirtualGroup] = {}
         for name in self._children(path):
-            below = f"{path}/{name}" if path else name
+            below = path_in(path, name)
             try:
                 child = self.node(below)
             except UnsupportedFeatureError as error:

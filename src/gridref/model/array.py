@@ -485,6 +485,11 @@ class LazyArrays(Mapping[str, VirtualArray]):
         return name in self._names
 
 
+def path_in(path: str, name: str) -> str:
+    """The path of a name in the group at a path; that of the root is empty."""
+    return f"{path}/{name}" if path else name
+
+
 def check_name(name: str) -> None:
     """Refuse what cannot be the name of an array or group: nothing, or something with a slash.
 
@@ -525,13 +530,13 @@ class VirtualGroup:
         """Itself and all groups below as (path, group); the root's path is ``""``."""
         groups = [(path, self)]
         for name, group in self.groups.items():
-            groups += group.walk(f"{path}/{name}" if path else name)
+            groups += group.walk(path_in(path, name))
         return groups
 
     def all_arrays(self) -> dict[str, VirtualArray]:
         """Every array at any depth by path, like ``"model/tas"``."""
         return {
-            f"{path}/{name}" if path else name: array
+            path_in(path, name): array
             for path, group in self.walk()
             for name, array in group.arrays.items()
         }
@@ -581,11 +586,10 @@ class VirtualGroup:
         self, change: Callable[[str, VirtualArray], VirtualArray], path: str = ""
     ) -> VirtualGroup:
         """A copy in which each array at any depth is changed by a function of path and array."""
-        prefix = f"{path}/" if path else ""
         return self.with_changes(
-            arrays={name: change(f"{prefix}{name}", each) for name, each in self.arrays.items()},
+            arrays={name: change(path_in(path, name), each) for name, each in self.arrays.items()},
             groups={
-                name: below.with_each_array(change, f"{prefix}{name}")
+                name: below.with_each_array(change, path_in(path, name))
                 for name, below in self.groups.items()
             },
         )

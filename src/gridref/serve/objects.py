@@ -27,7 +27,7 @@ import numpy as np
 from gridref.cache import LRU, cache_bytes
 from gridref.codecs import encode_chunk
 from gridref.errors import GridrefError, Place
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualGroup, path_in
 from gridref.model.shard import INDEX_CODECS, IndexLocation, PackedShard, ShardLayout
 from gridref.model.zarr_metadata import attributes_to_json, group_document
 from gridref.serve.pages import (
@@ -281,7 +281,7 @@ class KeySpace:
     def keys(self, prefix: str = "") -> Iterator[str]:
         """All keys that begin with `prefix`, metadata before chunks."""
         for path in self._groups:
-            yield from _if_prefixed(f"{path}/{METADATA_KEY}" if path else METADATA_KEY, prefix)
+            yield from _if_prefixed(path_in(path, METADATA_KEY), prefix)
         for path, view in self.views().items():
             yield from _if_prefixed(f"{path}/{METADATA_KEY}", prefix)
             head = f"{path}/{CHUNK_PREFIX}"

@@ -17,7 +17,7 @@ import numpy as np
 from gridref.combine.columns import Column, Notes, text_beside, value_keys, value_text
 from gridref.combine.report import Drift
 from gridref.errors import Message, Option
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import PACKING_ATTRIBUTES, duration_base, is_time_like
 
 _MEANING = (*PACKING_ATTRIBUTES, "dtype", "coordinates", "bounds", "grid_mapping")
@@ -375,7 +375,7 @@ class _Attribute:
         arrays = dict(self.known)
         for number, file in enumerate(self.values):
             arrays[file] = VirtualArray.from_numpy(stored[number], dims)
-        whole = f"{path}/{self.target}" if path else self.target
+        whole = path_in(path, self.target)
         files = sorted(arrays)
         return Column(self.target, whole, files, [arrays[file] for file in files])
 

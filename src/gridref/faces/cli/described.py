@@ -36,7 +36,7 @@ from gridref.faces.picture import (
     grid_in_words,
     human_bytes,
 )
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.conventions import is_scaled
 from gridref.model.grid import GridAxis
@@ -229,7 +229,7 @@ def _laid(group: VirtualGroup) -> Iterator[tuple[str, VirtualArray, dict[str, Vi
         labels = known[path] = {**above, **own}
         for name, array in part.arrays.items():
             if array.n_blocks > 1 and name not in labels:
-                yield (f"{path}/{name}" if path else name), array, labels
+                yield path_in(path, name), array, labels
 
 
 def _map(array: VirtualArray, labels: dict[str, VirtualArray]) -> _Map:

@@ -30,7 +30,7 @@ from gridref.faces.exports.references import INLINE_LIMIT_BYTES, is_nameable, re
 from gridref.formats import ScanOptions
 from gridref.io import absolute_url, is_local
 from gridref.io.identity import check_identity
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.conventions import PACKING_ATTRIBUTES, stored_fill
 from gridref.model.encoding import Encoding
@@ -125,7 +125,7 @@ def _of_coordinates(group: VirtualGroup) -> set[str]:
     for path, part in group.walk():
         names = {n for n, a in part.arrays.items() if a.ndim == 0 or a.is_index(n)}
         bounds = {str(part.arrays[name].attrs.get("bounds")) for name in names}
-        found |= {f"{path}/{n}" if path else n for n in names | (bounds & {*part.arrays})}
+        found |= {path_in(path, n) for n in names | (bounds & {*part.arrays})}
     return found
 
 
@@ -149,7 +149,7 @@ def _unlike_lengths(group: VirtualGroup) -> dict[str, str]:
             for dim, extent in zip(array.dims, array.shape, strict=True):
                 if lengths.setdefault(dim, extent) != extent:
                     reason = f"the dimension {dim!r} is {extent} long, and {lengths[dim]} before"
-                    found[f"{path}/{name}" if path else name] = reason
+                    found[path_in(path, name)] = reason
     return found
 
 
@@ -186,7 +186,7 @@ def _file(
             for array in part.arrays.values():
                 target.define(array)
             for name, array in part.arrays.items():
-                own = f"{path}/{name}" if path else name
+                own = path_in(path, name)
                 if own in values:
                     target.write(name, array, values[own])
                 else:

@@ -56,7 +56,7 @@ from gridref.faces.exports.references import (
 from gridref.formats import ScanOptions
 from gridref.io import absolute_url, is_local
 from gridref.io.identity import tags_of
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualGroup, path_in
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import Source
 from gridref.model.source_policy import common_folders
@@ -364,11 +364,11 @@ class _Writer:
 
     def _document(self, path: str) -> dict[str, Any] | None:
         """The ``zarr.json`` at a path."""
-        buffer = sync(self.store.get(_document_key(path), default_buffer_prototype()))
+        buffer = sync(self.store.get(path_in(path, "zarr.json"), default_buffer_prototype()))
         return None if buffer is None else dict(json.loads(buffer.to_bytes()))
 
     def _put_document(self, path: str, document: Mapping[str, Any]) -> None:
-        self._put({_document_key(path): json.dumps(document, allow_nan=False).encode()})
+        self._put({path_in(path, "zarr.json"): json.dumps(document, allow_nan=False).encode()})
 
     def _put(self, values: Mapping[str, bytes]) -> None:
         """Write values of keys, several at a time."""
@@ -546,10 +546,6 @@ class _Writer:
 
     def _read(self, path: str) -> NDArray[Any]:
         return self.export.reader.reader.read(self.export.views[path].array, name=path)
-
-
-def _document_key(path: str) -> str:
-    return f"{path}/zarr.json" if path else "zarr.json"
 
 
 # What Icechunk compares a file with before it reads it

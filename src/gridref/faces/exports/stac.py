@@ -32,7 +32,7 @@ from gridref.catalog import CatalogGroup
 from gridref.catalog.folder import publish_file
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.io import absolute_url
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import direction
 from gridref.options import check_choice
 from gridref.secrets import shown_address
@@ -265,14 +265,10 @@ def _dimension(path: str, axis: _Axis, known: Mapping[str, _Axis]) -> str:
     """The name of a dimension: that of the nearest group above which has the same one."""
     above = path.split("/") if path else []
     for depth in range(len(above) - 1, -1, -1):
-        key = _below("/".join(above[:depth]), axis.name)
+        key = path_in("/".join(above[:depth]), axis.name)
         if key in known and axis.is_same(known[key]):
             return key
-    return _below(path, axis.name)
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}/{name}" if path else name
+    return path_in(path, axis.name)
 
 
 def _cube(parts: Sequence[_Part]) -> Document:
@@ -285,7 +281,7 @@ def _cube(parts: Sequence[_Part]) -> Document:
                 dimensions[key] = part.axes[name].to_json(system)
         for name in map(str, part.dataset.variables):
             if name not in part.axes:
-                variables[_below(part.path, name)] = _variable(part, name)
+                variables[path_in(part.path, name)] = _variable(part, name)
     return {"cube:dimensions": dimensions, "cube:variables": variables}
 
 
@@ -313,7 +309,7 @@ def _bands(part: _Part) -> list[Document]:
     for name, array in part.arrays.items():
         if name not in names or array.dtype.kind not in "biufc":
             continue
-        band: Document = {"name": _below(part.path, name), "data_type": _data_type(array)}
+        band: Document = {"name": path_in(part.path, name), "data_type": _data_type(array)}
         if (nodata := _number(array.attrs.get("_FillValue"))) is not None:
             band["nodata"] = nodata if np.isfinite(nodata) else str(nodata)
         if "units" in array.attrs:

@@ -34,7 +34,7 @@ from gridref.faces.web.chunk_map import chunk_at, chunk_map, count_sizes
 from gridref.faces.web.extent import extents
 from gridref.faces.web.frame import ASSETS, VIEWER, asset, problem_page
 from gridref.faces.web.front_page import Found, Search, find, front_page
-from gridref.model.array import VirtualArray
+from gridref.model.array import VirtualArray, path_in
 from gridref.options import did_you_mean
 from gridref.serve.objects import KeySpace
 from gridref.serve.views import ArrayView
@@ -84,7 +84,7 @@ def folder_page(catalog: ServedCatalog, view: str, path: str) -> Answer:
     base = "/".join(("", quote(catalog.name, safe="@"), view, *((quote(path),) if path else ())))
     items = []
     for name in space.list_dir(path):
-        below = f"{path}/{name}" if path else name
+        below = path_in(path, name)
         folder = name != "zarr.json" and space.resolve(below) is None
         items.append((f"{base}/{quote(name)}{'/' if folder else ''}", name))
     title = html.escape(f"{catalog.name}/{view}/{path}")

@@ -21,7 +21,7 @@ from gridref.faces.web.frame import (
     tag,
 )
 from gridref.io import is_local
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import text_of
 from gridref.secrets import shown_address
 
@@ -173,10 +173,10 @@ def _group(
     is_open: bool,
 ) -> Content:
     """Arrays of one group; groups stand one below the other by their paths, however deep."""
-    above = f"{path}/" if path else ""
+    arrays = {path_in(path, each): array for each, array in group.arrays.items()}
     leaves = [
-        tag("li", _leaf(links, name, f"{above}{each}", array, left_out.get(f"{above}{each}", "")))
-        for each, array in group.arrays.items()
+        tag("li", _leaf(links, name, each, array, left_out.get(each, "")))
+        for each, array in arrays.items()
     ]
     shown = tag("ul", leaves, class_="tree")
     if not path:

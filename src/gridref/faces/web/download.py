@@ -22,9 +22,9 @@ from gridref.errors import GridrefError, InvalidRequestError, MissingPackageErro
 from gridref.extras import missing_package
 from gridref.faces.web.earth import upward
 from gridref.faces.web.levels import Level
-from gridref.faces.web.meaning import below, groups_around
+from gridref.faces.web.meaning import groups_around
 from gridref.faces.web.part import GoesOn, Part, RefusedError
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import listed_coordinates, referred_names, stored_fill
 from gridref.serve.reader import Reader
 
@@ -111,7 +111,7 @@ class Selected:
         level = Level.of(group, path)
         listed = listed_coordinates(holder.arrays.values(), holder.attrs)
         names = [n for n, each in holder.arrays.items() if n in listed or each.is_index(n)]
-        take((below(own, name) for name in names), is_label=True)
+        take((path_in(own, name) for name in names), is_label=True)
         take((*level.coordinates, *level.located_by), is_label=True)
         coordinates = frozenset(others)
         for _ in range(2):  # what bounds name in their turn

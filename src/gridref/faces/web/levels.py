@@ -12,9 +12,9 @@ from gridref.errors import InvalidRequestError
 from gridref.faces.picture import shortened
 from gridref.faces.web.earth import earth_of
 from gridref.faces.web.look import LOOK_BYTES, MOST_ALONG, MOST_LOOK_BYTES, USUAL_ALONG, look_at
-from gridref.faces.web.meaning import array_at, below, groups_around, nexus_axis, stated
+from gridref.faces.web.meaning import array_at, groups_around, nexus_axis, stated
 from gridref.faces.web.part import Along, Part, RefusedError
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import BOUNDS, MissingValues, compass_of, direction, text_of
 
 MOST_LEVELS = 32
@@ -208,7 +208,7 @@ def previewed(group: VirtualGroup) -> Sequence[Level]:
 
 def _overviews(group: VirtualGroup, path: str) -> Sequence[str]:
     above, _, name = path.rpartition("/")
-    named = (f"{above}/overview_{n}/{name}".lstrip("/") for n in count(1))
+    named = (path_in(above, f"overview_{n}/{name}") for n in count(1))
     return list(takewhile(lambda each: _is_array(group, each), named))
 
 
@@ -321,7 +321,7 @@ def _coordinate(group: VirtualGroup, path: str, dim: str) -> str | None:
 def _named(group: VirtualGroup, path: str, names: Sequence[str], dim: str) -> str | None:
     """The first of these names that labels a dimension, in the array's group or one above."""
     folders = [folder for folder, _ in groups_around(group, path)]
-    candidates = (below(folder, name) for name in names for folder in folders)
+    candidates = (path_in(folder, name) for name in names for folder in folders)
     sized = _sized(group, path, dim)
     return next(
         (each for each in candidates if each in group and _labels(group[each], sized)), None
@@ -343,7 +343,7 @@ def _labels(array: VirtualArray | VirtualGroup, sized: tuple[str, int]) -> bool:
 def _times(folder: str, holder: VirtualGroup, sized: tuple[str, int]) -> str | None:
     """Path of the only array of times along a dimension in a group."""
     found = [
-        below(folder, name)
+        path_in(folder, name)
         for name, array in holder.arrays.items()
         if _labels(array, sized) and " since " in text_of(array.attrs, "units")
     ]

@@ -18,7 +18,7 @@ import cftime
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import UNIT_NS, MissingValues, meant_dtype, text_of
 
 # Arrays and groups by their paths
@@ -39,11 +39,6 @@ def groups_around(group: VirtualGroup, path: str) -> Iterator[tuple[str, Virtual
         holder = group[folder] if folder else group
         assert isinstance(holder, VirtualGroup)
         yield folder, holder
-
-
-def below(folder: str, name: str) -> str:
-    """The path of a name in a group."""
-    return f"{folder}/{name}".lstrip("/")
 
 
 # Numbers, by the CF conventions
@@ -205,7 +200,7 @@ def nexus_axis(group: VirtualGroup, path: str, axis: int) -> str | None:
         return None
     label = holder.arrays.get(str(axes[axis]))
     fits = label is not None and label.shape == (array.shape[axis],) and label.dtype.kind in "iuf"
-    return below(above, str(axes[axis])) if fits else None
+    return path_in(above, str(axes[axis])) if fits else None
 
 
 def _beside(group: VirtualGroup, path: str, name: str) -> Iterator[VirtualGroup]:

@@ -35,6 +35,7 @@ from zarr.storage import FsspecStore, StorePath
 
 from gridref.faces.fsspec import GridrefFileSystem
 from gridref.faces.zarr.store import GridrefStore
+from gridref.model.array import path_in
 from gridref.model.zarr_metadata import packed_dtype
 from gridref.pickling import Picklable
 from gridref.serve.grids import DIRECT_CODEC
@@ -221,7 +222,7 @@ class _Target:
         if opened is None:
             return None
         space, reader, prefix = opened
-        chunk = space.chunk_of(f"{prefix}/{byte_getter.path}" if prefix else byte_getter.path)
+        chunk = space.chunk_of(path_in(prefix, byte_getter.path))
         return None if chunk is None else cls(reader, *chunk)
 
     def read(self, selection: Any, spec: ArraySpec) -> NDBuffer:
