@@ -53,8 +53,8 @@ from gridref.catalog.sources import resolved_url
 from gridref.catalog.written_overlays import dropped
 from gridref.errors import InvalidRequestError, Message, Option, Place
 from gridref.io import is_local
-from gridref.model.array import VirtualArray
-from gridref.model.conventions import MissingValues, direction, meant_dtype
+from gridref.model.array import VirtualArray, path_in
+from gridref.model.conventions import MissingValues, dims_by_direction, meant_dtype
 from gridref.model.indexing import isel
 from gridref.model.overlay import (
     Box,
@@ -242,9 +242,10 @@ def _checked(
         raise InvalidRequestError(
             f"{array.shape} of {array.dtype} has no overviews: no numbers, or no image", place
         )
-    head = path.rpartition("/")[0]
-    labels = {dim: f"{head}/{dim}".lstrip("/") for dim in array.dims}
-    ways = {direction(group[at].attrs): dim for dim, at in labels.items() if at in group}
+    head, arrays = path.rpartition("/")[0], group.all_arrays()
+    paths = {dim: path_in(head, dim) for dim in array.dims}
+    labels = {dim: arrays[at] for dim, at in paths.items() if at in arrays}
+    ways = dims_by_direction(reversed(array.dims), labels)
     plane = {ways.get("y", ""), ways.get("x", "")}
     if plane <= {*array.dims} and plane != {*array.dims[-2:]}:
         raise InvalidRequestError(
@@ -267,12 +268,11 @@ def _checked(
         )
         raise InvalidRequestError(reason, place)
     for level in range(1, n_levels + 1):
-        held = f"{head}/{group_of_level(level)}".lstrip("/")
+        held = path_in(head, group_of_level(level))
         if held in group:
             raise InvalidRequestError(
                 f"the files have coarser levels already, in the group {held!r}", place
             )
-    arrays = group.all_arrays()
     for each in group.snapshot.overviews:
         other = arrays[each.array]
         is_beside = each.array.rpartition("/")[0] == head and each.array != path
@@ -298,7 +298,7 @@ def _why_no_mean(group: CatalogGroup, path: str, array: VirtualArray) -> str:
     is_named = {"flag_values", "flag_meanings", "flag_masks"} & {*array.attrs}
     if is_named or array.enumeration is not None:
         return "categories"
-    if f"{path.rpartition('/')[0]}/color_map".lstrip("/") in group:
+    if path_in(path.rpartition("/")[0], "color_map") in group:
         return "numbers of colours"
     if "direction" in str(array.attrs.get("standard_name", "")):
         return "directions"
@@ -316,7 +316,7 @@ def _labels(
     head, arrays = path.rpartition("/")[0], group.all_arrays()
     found = []
     for dim, factor in zip(array.dims, factors, strict=True):
-        label = f"{head}/{dim}".lstrip("/")
+        label = path_in(head, dim)
         held = arrays.get(label)
         if factor == 1 or held is None or held.dims != (dim,) or held.dtype.kind not in "iuf":
             continue

@@ -29,14 +29,15 @@ from gridref.catalog.tables import open_at_once
 from gridref.catalog.values import attributes_from_json
 from gridref.errors import InvalidRequestError, Message, Option
 from gridref.io import is_local
-from gridref.model.array import Overlay, VirtualArray, VirtualGroup
-from gridref.model.conventions import MissingValues, geotransform, text_of
+from gridref.model.array import Overlay, VirtualArray, VirtualGroup, path_in
+from gridref.model.conventions import MissingValues, text_of
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel
 from gridref.model.joining import lay_out
 from gridref.model.manifest import ChunkManifest
 from gridref.model.ome_zarr import CONVENTION, with_coarser_levels
 from gridref.model.overlay import Cover, Stored, group_of_level, level_shape, merged, moved
+from gridref.model.pixels import Affine
 from gridref.typing import Int64Array
 
 # What a commit makes of the coverage. Pure
@@ -354,8 +355,7 @@ class OverviewOpener:
         if not self.snapshot.overviews:
             return group
         groups = {
-            name: self.added(below, f"{path}/{name}" if path else name)
-            for name, below in group.groups.items()
+            name: self.added(below, path_in(path, name)) for name, below in group.groups.items()
         }
         mine = [each for each in self.snapshot.overviews if each.array.rpartition("/")[0] == path]
         current = {
@@ -486,14 +486,11 @@ def _attributes(
 
 def _scaled(mapping: VirtualArray, windows: tuple[int, ...]) -> VirtualArray:
     """A grid mapping whose pixels are so many times larger."""
-    numbers = geotransform(mapping.attrs)
-    if numbers is None or len(windows) < 2:
+    affine = Affine.of(mapping.attrs)
+    if affine is None or len(windows) < 2:
         return mapping
     rows, columns = windows[-2:]
-    x0, a, b, y0, d, e = numbers
-    scaled = (x0, a * columns, b * rows, y0, d * columns, e * rows)
-    text = " ".join(repr(float(number)) for number in scaled)
-    return mapping.with_changes(attrs={**mapping.attrs, "GeoTransform": text})
+    return affine.scaled(columns, rows).stated_in(mapping)
 
 
 def _listed_in_ome(

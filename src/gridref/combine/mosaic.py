@@ -37,22 +37,17 @@ from gridref.combine.rules.packing import as_meant, no_data_of, note_damaged
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Message, Option, Place, Problem, some_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import authority_code, direction, geotransform, wkt_of
+from gridref.model.conventions import authority_code, dims_by_direction, wkt_of
 from gridref.model.joining import same_scalar
+from gridref.model.pixels import EVEN, SAME_PIXEL, Affine, PixelAxis
 from gridref.model.scan_report import LEFT_OUT, ScanReport
 from gridref.typing import Int64Array
 
-# Places of inputs on the pixels of the first one, from the ``GeoTransform`` of a grid mapping (in
-# GDAL's order: x origin, x step along columns, x step along rows, y origin, y step along columns,
-# y step along rows) or from labels
+# Places of inputs on the pixels of the first one, from the ``GeoTransform`` of a grid mapping or
+# from labels
 
 GRID_MAPPING = "spatial_ref"
 """Usual name of the variable whose attributes say where pixels are."""
-
-_SAME_PIXEL = 0.25
-"""How far, in pixels, coordinates may be off a transform that means the same pixels."""
-_EVEN = 0.05
-"""How far, in pixels, evenly spaced coordinates may be off their places, by rounding."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +56,8 @@ class Raster:
 
     Attributes
     ----------
-    x0, y0
-        Outer corner of the first pixel, in the units of the coordinate reference system.
-    dx, dy
-        From a column, and a row, to the next.
+    x, y
+        Columns and rows, in the units of the coordinate reference system.
     n_rows, n_columns
         Extent in pixels.
     crs
@@ -78,10 +71,8 @@ class Raster:
     """
 
     name: str
-    x0: float
-    dx: float
-    y0: float
-    dy: float
+    x: PixelAxis
+    y: PixelAxis
     n_rows: int
     n_columns: int
     crs: str
@@ -89,14 +80,9 @@ class Raster:
     by_labels: bool = False
     number: int = 0
 
-    @property
-    def transform(self) -> str:
-        """The ``GeoTransform``."""
-        return " ".join(repr(float(n)) for n in (self.x0, self.dx, 0, self.y0, 0, self.dy))
-
     def moved(self, rows: int, columns: int) -> Raster:
         """The raster that begins so many rows and columns further."""
-        return replace(self, x0=self.x0 + columns * self.dx, y0=self.y0 + rows * self.dy)
+        return replace(self, x=self.x.moved(columns), y=self.y.moved(rows))
 
 
 def mapping_name(group: VirtualGroup, x: str, y: str) -> str:
@@ -112,8 +98,8 @@ def plane_dims(group: VirtualGroup, x: str, y: str) -> tuple[str, str]:
     """What a group calls columns and rows, where not as asked for."""
     if any({x, y} <= {*array.dims} for array in group.arrays.values()):
         return x, y
-    index = {n: direction(a.attrs) for n, a in group.arrays.items() if a.is_index(n)}
-    found = {way: name for name, way in reversed(index.items())}
+    labels = {name: array for name, array in group.arrays.items() if array.is_index(name)}
+    found = dims_by_direction(labels, labels)
     return found.get("x", x), found.get("y", y)
 
 
@@ -136,13 +122,12 @@ def read_raster(
     )
     mapping = group.arrays.get(mapping_name(group, x, y))
     attrs = {} if mapping is None else mapping.attrs
-    numbers = geotransform(attrs)
+    stated = Affine.of(attrs)
     labels = [_ends(group.arrays.get(dim), values) for dim in (x, y)]
     crs = wkt_of(attrs)
-    if shape is not None and numbers is not None:
-        x0, dx, skew_x, y0, skew_y, dy = numbers
-        raster = Raster(name, x0, dx, y0, dy, shape[0], shape[1], crs)
-        if skew_x or skew_y or not dx or not dy:
+    if shape is not None and stated is not None:
+        raster = Raster(name, stated.x, stated.y, shape[0], shape[1], crs)
+        if not stated.is_rectilinear or not stated.dx_col or not stated.dy_row:
             return Problem("rotated", "its pixels are rotated against the axes; warp it first")
         if None in labels or _agree(raster, labels):
             return raster
@@ -171,14 +156,10 @@ def _ends(array: VirtualArray | None, values: Values | None) -> tuple[float, flo
 
 def _agree(raster: Raster, labels: Sequence[tuple[float, float] | None]) -> bool:
     """Whether labels are on the centres of a raster's pixels."""
-    axes = (
-        (raster.x0, raster.dx, raster.n_columns),
-        (raster.y0, raster.dy, raster.n_rows),
-    )
+    axes = ((raster.x, raster.n_columns), (raster.y, raster.n_rows))
     return all(
-        abs(first - (start + 0.5 * step)) <= _SAME_PIXEL * abs(step)
-        and abs(last - (start + (n - 0.5) * step)) <= _SAME_PIXEL * abs(step)
-        for (start, step, n), (first, last) in zip(axes, filter(None, labels), strict=True)
+        (axis.off(np.array(ends), np.array([0, n - 1])) <= SAME_PIXEL).all()
+        for (axis, n), ends in zip(axes, filter(None, labels), strict=True)
     )
 
 
@@ -186,26 +167,26 @@ def _of_labels(
     group: VirtualGroup, name: str, dims: tuple[str, str], values: Values | None, crs: str
 ) -> Raster | Problem:
     """The position of an input by its labels, which have to be evenly spaced."""
-    starts, steps, counts = [], [], []
+    axes, counts = [], []
     for dim in dims:
         assert values is not None
         labels = values.of(group.arrays[dim]).astype(np.float64)
-        step = float(labels[-1] - labels[0]) / (len(labels) - 1)
-        off = np.abs(labels - (labels[0] + step * np.arange(len(labels)))).max()
-        if not step or not off <= _EVEN * abs(step):
+        pixels = np.arange(len(labels))
+        axis = PixelAxis.through(labels, pixels)
+        off = axis.off(labels, pixels).max()
+        if not axis.step or not off <= EVEN:
             message = Message(
                 f"its labels along {dim!r} are not evenly spaced: they deviate by up to"
-                f" {off / abs(step) if step else np.inf:.3g} pixels; combine the files by their "
+                f" {off if axis.step else np.inf:.3g} pixels; combine the files by their "
                 "labels instead (",
                 Option("concat_dim", [dims[1], dims[0]]),
                 ")",
             )
             return Problem("off-grid", message)
-        starts.append(float(labels[0]) - 0.5 * step)
-        steps.append(step)
+        axes.append(axis)
         counts.append(len(labels))
-    (x0, y0), (dx, dy), (n_columns, n_rows) = starts, steps, counts
-    return Raster(name, x0, dx, y0, dy, n_rows, n_columns, crs, by_labels=True)
+    (x, y), (n_columns, n_rows) = axes, counts
+    return Raster(name, x, y, n_rows, n_columns, crs, by_labels=True)
 
 
 def misfit(first: Raster, raster: Raster, tolerance: float) -> Problem | None:
@@ -224,12 +205,12 @@ def misfit(first: Raster, raster: Raster, tolerance: float) -> Problem | None:
             " gives each a group",
         )
         return Problem("crs-differs", message)
-    drift_x = abs(raster.dx / first.dx - 1) * raster.n_columns
-    drift_y = abs(raster.dy / first.dy - 1) * raster.n_rows
+    drift_x = abs(raster.x.step / first.x.step - 1) * raster.n_columns
+    drift_y = abs(raster.y.step / first.y.step - 1) * raster.n_rows
     if max(drift_x, drift_y) > tolerance:
         message = Message(
-            f"its pixels are {raster.dx:.12g} by {raster.dy:.12g}, those of "
-            f"{first.name} {first.dx:.12g} by {first.dy:.12g}: over its extent that "
+            f"its pixels are {raster.x.step:.12g} by {raster.y.step:.12g}, those of "
+            f"{first.name} {first.x.step:.12g} by {first.y.step:.12g}: over its extent that "
             f"is {max(drift_x, drift_y):.3g} pixels; ",
             Option("grids", "groups"),
             " gives each a group",
@@ -256,7 +237,7 @@ def _crs_name(wkt: str) -> str:
 
 def _offset(first: Raster, raster: Raster) -> tuple[float, float]:
     """Rows and columns from the first raster's corner to another one's."""
-    return (raster.y0 - first.y0) / first.dy, (raster.x0 - first.x0) / first.dx
+    return first.y.pixels_to(raster.y), first.x.pixels_to(raster.x)
 
 
 def place_rasters(first: Raster, rasters: Sequence[Raster]) -> tuple[Int64Array, tuple[int, int]]:
@@ -686,8 +667,8 @@ class _Mosaic:
         arrays, corner_raster = dict(level.arrays), first.moved(*corner)
         if mapping_variable in arrays:
             mapping = arrays[mapping_variable]
-            attrs = {**mapping.attrs, "GeoTransform": corner_raster.transform}
-            arrays[mapping_variable] = mapping.with_changes(attrs=attrs)
+            place = Affine.along(corner_raster.x, corner_raster.y)
+            arrays[mapping_variable] = place.stated_in(mapping)
         arrays |= _coordinates(corner_raster, spans, columns, dims, task)
         ordered = {name: arrays.pop(name) for name in columns if name in arrays}
         return VirtualGroup({**ordered, **arrays}, {}, level.attrs)
@@ -854,8 +835,8 @@ def _coordinates(
     """Centres of the mosaic's pixels along both axes, with the inputs' attributes."""
     n_rows, n_columns = spans[..., 1].max(axis=0).tolist()
     made = {
-        dims.x: corner.x0 + (np.arange(n_columns) + 0.5) * corner.dx,
-        dims.y: corner.y0 + (np.arange(n_rows) + 0.5) * corner.dy,
+        dims.x: corner.x.middles(np.arange(n_columns)),
+        dims.y: corner.y.middles(np.arange(n_rows)),
     }
     if corner.by_labels:
         starts = {dims.y: spans[:, 0, 0].tolist(), dims.x: spans[:, 1, 0].tolist()}
@@ -932,12 +913,12 @@ def _names(firsts: Sequence[Raster]) -> list[str]:
     if len(firsts) == 1:
         return [""]
     systems = list(dict.fromkeys(raster.crs for raster in firsts))
-    steps = {(raster.dx, raster.dy) for raster in firsts}
+    steps = {(raster.x.step, raster.y.step) for raster in firsts}
     names: list[str] = []
     seen: Counter[str] = Counter()
     for raster in firsts:
         words = [_system(raster.crs, systems)] if len(systems) > 1 else []
-        words += [f"{abs(raster.dx):g}"] if len(steps) > 1 else []
+        words += [f"{abs(raster.x.step):g}"] if len(steps) > 1 else []
         name = "_".join(words or ["grid"])
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}_{seen[name]}")

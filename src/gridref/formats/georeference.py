@@ -16,51 +16,12 @@ import numpy as np
 from gridref.learned import FORMS
 from gridref.limits import limits
 from gridref.model.array import VirtualArray
+from gridref.model.pixels import Affine
 
 SPATIAL_REF = "spatial_ref"
 """Name of the grid mapping variable."""
 
 _ZERO = VirtualArray.from_numpy(np.array(0), ())
-
-
-@dataclass(frozen=True)
-class Affine:
-    """Pixel corners to map coordinates: ``x = x0 + col * dx_col + row * dx_row``, ``y`` likewise.
-
-    Attributes
-    ----------
-    x0, y0
-        Map coordinates of the outer corner of the first pixel.
-    dx_col, dx_row, dy_col, dy_row
-        Steps of the map coordinates from a pixel to the next along the columns and rows.
-    """
-
-    x0: float
-    dx_col: float
-    dx_row: float
-    y0: float
-    dy_col: float
-    dy_row: float
-
-    @property
-    def is_rectilinear(self) -> bool:
-        """Whether columns run along x and rows along y."""
-        return self.dx_row == 0 and self.dy_col == 0
-
-    def scaled(self, columns: float, rows: float) -> Affine:
-        """The placement of an image whose pixels are so many times larger."""
-        return Affine(
-            self.x0,
-            self.dx_col * columns,
-            self.dx_row * rows,
-            self.y0,
-            self.dy_col * columns,
-            self.dy_row * rows,
-        )
-
-    def gdal(self) -> str:
-        """The form in which GDAL writes it: ``x0 dx_col dx_row y0 dy_col dy_row``."""
-        return " ".join(repr(float(value)) for value in vars(self).values())
 
 
 @dataclass(frozen=True)

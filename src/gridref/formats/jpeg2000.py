@@ -48,7 +48,7 @@ from gridref.codecs.jpeg2000 import (
     tile_parts,
 )
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.georeference import SPATIAL_REF, Affine, Georeference, grid_mapping, mapped
+from gridref.formats.georeference import SPATIAL_REF, Georeference, grid_mapping, mapped
 from gridref.formats.location import Location
 from gridref.formats.metadata import parsed_xml
 from gridref.formats.scanner import Findings, ScanOptions, refusing_damage
@@ -61,6 +61,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, shared_encoding
 from gridref.model.manifest import ChunkManifest
 from gridref.model.ome_zarr import geo_multiscales
+from gridref.model.pixels import Affine
 from gridref.model.scan_report import Fate
 
 _SMALLEST_SIDE = 128

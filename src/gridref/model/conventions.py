@@ -89,7 +89,27 @@ def compass_of(attrs: Mapping[str, Any]) -> str | None:
     return found[1].upper() if found else None
 
 
-# Attributes of grid mappings: the reference system and the places of pixels
+def dims_by_direction(
+    dims: Iterable[str], coordinates: Mapping[str, VirtualArray]
+) -> dict[str, str]:
+    """By direction the first dimension whose coordinate runs in it; ``"y"`` is that of rows."""
+    found: dict[str, str] = {}
+    for dim in dims:
+        if dim in coordinates:
+            found.setdefault(direction(coordinates[dim].attrs), dim)
+    return found
+
+
+# Length units
+
+METRES = {
+    **dict.fromkeys(("m", "meter", "metre", "meters", "metres"), 1.0),
+    **dict.fromkeys(("km", "kilometer", "kilometre", "kilometers", "kilometres"), 1e3),
+}
+"""Length in metres of each unit of lengths."""
+
+
+# Attributes of grid mappings: the reference system
 
 _CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\s*\]\s*$')
 
@@ -109,18 +129,6 @@ def wkt_of(attrs: Mapping[str, Any]) -> str:
     Sources: CF conventions 1.11, 5.6 (``crs_wkt``); GDAL, "netCDF" driver (``spatial_ref``).
     """
     return text_of(attrs, "crs_wkt") or text_of(attrs, "spatial_ref")
-
-
-def geotransform(attrs: Mapping[str, Any]) -> tuple[float, ...] | None:
-    """The six numbers of GDAL's ``GeoTransform`` in a grid mapping's attributes; None without them.
-
-    ``x = n[0] + n[1] column + n[2] row, y = n[3] + n[4] column + n[5] row``.
-    """
-    try:
-        numbers = tuple(float(word) for word in str(attrs.get("GeoTransform", "")).split())
-    except ValueError:
-        return None
-    return numbers if len(numbers) == 6 else None
 
 
 # The first and last labels of an index coordinate, which decide where further files go

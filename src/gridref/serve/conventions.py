@@ -1,9 +1,7 @@
 """Describe the position of georeferenced groups in Zarr conventions.
 
 Input is a group whose arrays have a CF grid mapping with a ``GeoTransform``. Output is the same
-group with the attributes of the conventions added. Where labels say that pixels are elsewhere,
-they count: arrays may have been selected from or joined, and GDAL writes the rows of NetCDF files
-from south to north under a transform that goes the other way.
+group with the attributes of the conventions added.
 
 Sources: the Zarr conventions "proj", "spatial" and "multiscales" v0.1
 (https://github.com/zarr-conventions), made by the package ``zarr-cm``; GDAL's ``GeoTransform``.
@@ -12,7 +10,7 @@ Sources: the Zarr conventions "proj", "spatial" and "multiscales" v0.1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,15 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError
-from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
+from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup, path_in
 from gridref.model.conventions import (
+    METRES,
     authority_code,
     direction,
-    geotransform,
     is_scaled,
     text_of,
     wkt_of,
 )
+from gridref.model.pixels import EVEN, SAME_PIXEL, Affine, PixelAxis
 
 type Read = Callable[[VirtualArray, Any], NDArray[Any]]
 """Reads a selection of an array."""
@@ -66,9 +65,8 @@ class _Place:
         Dimensions of rows and columns.
     shape
         Number of rows and columns.
-    transform
-        From columns and rows to coordinates: ``x = a column + b row + c, y = d column + e row + f``
-        in this order.
+    affine
+        From columns and rows to coordinates.
     wkt
         The coordinate reference system; empty if it is not known.
     """
@@ -76,8 +74,14 @@ class _Place:
     y: str
     x: str
     shape: tuple[int, int]
-    transform: tuple[float, ...]
+    affine: Affine
     wkt: str
+
+    @property
+    def transform(self) -> list[float]:
+        """``x = a column + b row + c, y = d column + e row + f`` in this order."""
+        at = self.affine
+        return [at.dx_col, at.dx_row, at.x0, at.dy_col, at.dy_row, at.y0]
 
     @property
     def bbox(self) -> list[float]:
@@ -96,7 +100,7 @@ class _Place:
             dimensions=[self.y, self.x],
             bbox=self.bbox,
             transform_type="affine",
-            transform=list(self.transform),
+            transform=self.transform,
             shape=list(self.shape),
             registration="pixel",
         )
@@ -151,8 +155,9 @@ type _Parts = Mapping[str, _Part]
 
 
 def _described(group: VirtualGroup, parts: _Parts, path: str) -> VirtualGroup:
-    head = f"{path}/" if path else ""
-    groups = {name: _described(each, parts, head + name) for name, each in group.groups.items()}
+    groups = {
+        name: _described(each, parts, path_in(path, name)) for name, each in group.groups.items()
+    }
     part = parts.get(path)
     if part is None and "multiscales" not in group.attrs:
         return group.with_changes(groups=groups)
@@ -182,7 +187,7 @@ def _placed_levels(pyramid: Mapping[str, Any], parts: _Parts, path: str) -> dict
             if place is None
             else {
                 "spatial:shape": list(place.shape),
-                "spatial:transform": list(place.transform),
+                "spatial:transform": place.transform,
             }
         )
         levels.append({**level, **placed})
@@ -196,7 +201,7 @@ def _plane_of(group: VirtualGroup) -> tuple[VirtualArray, VirtualArray] | None:
     its name tells, is looked at.
     """
     for name in _MAPPINGS:
-        if name in group.arrays and geotransform(group.arrays[name].attrs) is not None:
+        if name in group.arrays and Affine.of(group.arrays[name].attrs) is not None:
             for array in group.arrays.values():
                 if text_of(array.attrs, "grid_mapping") == name and array.ndim >= 2:
                     return group.arrays[name], array
@@ -215,20 +220,19 @@ class _Part:
     @cached_property
     def place(self) -> _Place | None:
         """The position of its pixels; None where rows or columns are not evenly spaced."""
-        numbers = geotransform(self._mapping)
-        assert numbers is not None
-        x0, a, b, y0, d, e = numbers  # GDAL's order
+        affine = Affine.of(self._mapping)
+        assert affine is not None
         (y, x), (rows, columns) = self._dims, self._shape
         ways = [direction(self._arrays[dim].attrs) for dim in self._dims if dim in self._arrays]
         if ways == ["x", "y"]:
             return None  # transposed: rows are columns of the transform
-        if not b and not d:
-            along_x = _along(self._arrays.get(x), (x0, a), self._read)
-            along_y = _along(self._arrays.get(y), (y0, e), self._read)
+        if affine.is_rectilinear:
+            along_x = _along(self._arrays.get(x), affine.x, self._read)
+            along_y = _along(self._arrays.get(y), affine.y, self._read)
             if along_x is None or along_y is None:
                 return None
-            (x0, a), (y0, e) = along_x, along_y
-        return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), wkt_of(self._mapping))
+            affine = Affine.along(along_x, along_y)
+        return _Place(y, x, (rows, columns), affine, wkt_of(self._mapping))
 
     def attributes(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Attributes of the group or an array, and what the conventions say."""
@@ -242,25 +246,17 @@ class _Part:
         return array.with_changes(attrs=self.attributes(array.attrs))
 
 
-_SAME_PIXEL = 0.25
-"""How far, in pixels, labels may be off a transform that means the same pixels."""
 _CUT_PIXEL = 0.5
-"""The same of the last label: of an overview, it is the middle of a cut pixel."""
-_EVEN = 0.05
-"""How far, in pixels, evenly spaced labels may be off their places, by rounding."""
-_UNITS = ("", "m", "metre", "metres", "meter", "meters", "1")
+"""How far, in pixels, the last label may be off: of an overview, it may be of a cut pixel."""
 
 
-def _along(
-    labels: VirtualArray | None, stated: tuple[float, float], read: Read
-) -> tuple[float, float] | None:
-    """Where the first pixel of an axis begins, and the step to the next; None if it is uneven.
+def _along(labels: VirtualArray | None, stated: PixelAxis, read: Read) -> PixelAxis | None:
+    """The pixels of an axis as stated, or as its labels say; None if these are not evenly spaced.
 
-    It is what is stated, if no label says another. Packed labels are not looked at, nor those in
-    other units than a transform.
+    Packed labels are not looked at, nor those in other units than a transform.
     """
     units = "" if labels is None else text_of(labels.attrs, "units")
-    is_plain = units in _UNITS or units.startswith("degree")
+    is_plain = units in ("", "1") or METRES.get(units) == 1 or units.startswith("degree")
     if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iuf" or not is_plain:
         return stated
     n_labels = labels.shape[0]
@@ -271,13 +267,13 @@ def _along(
         ends = read(labels, (places,)).astype(np.float64)
     except GridrefError:
         return stated  # a read of the array raises the error
-    begin, step = stated
-    off = np.abs(ends - (begin + (places + 0.5) * step)) / abs(step or 1.0)
-    if (off[:-1] <= _SAME_PIXEL).all() and off[-1] <= _CUT_PIXEL:
+    off = stated.off(ends, places)
+    if (off[:-1] <= SAME_PIXEL).all() and off[-1] <= _CUT_PIXEL:
         return stated
     if n_labels > 1:
-        whole = -2 if n_labels > 2 else -1  # the last of an overview may be of a cut pixel
-        step = (ends[whole] - ends[0]) / places[whole]
-    off = np.abs(ends - (ends[0] + places * step))
-    is_even = (off[:-1] <= _EVEN * abs(step)).all() and off[-1] <= _CUT_PIXEL * abs(step)
-    return (float(ends[0] - 0.5 * step), float(step)) if is_even and step else None
+        found = PixelAxis.through(ends, places, whole=-2 if n_labels > 2 else -1)
+    else:
+        found = replace(stated, begin=float(ends[0] - 0.5 * stated.step))
+    off = found.off(ends, places)
+    is_even = (off[:-1] <= EVEN).all() and off[-1] <= _CUT_PIXEL
+    return found if is_even and found.step else None

@@ -41,6 +41,7 @@ from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
 from gridref.model.joining import lay_out
+from gridref.model.pixels import PixelAxis
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
@@ -415,14 +416,22 @@ def test_inputs_are_taken_one_batch_at_a_time(monkeypatch: pytest.MonkeyPatch) -
 
 # Places on pixels
 
-FIRST = Raster("a.tif", 100.0, 10.0, 500.0, -20.0, 4, 6, 'PROJCS["one", x]')
+FIRST = Raster("a.tif", PixelAxis(100.0, 10.0), PixelAxis(500.0, -20.0), 4, 6, 'PROJCS["one", x]')
 
 
 def test_a_raster_that_is_moved_by_pixels() -> None:
     moved = FIRST.moved(2, -3)
-    assert (moved.x0, moved.y0) == (70.0, 460.0)
-    assert replace(moved, x0=FIRST.x0, y0=FIRST.y0) == FIRST
-    assert FIRST.transform == "100.0 10.0 0.0 500.0 0.0 -20.0"
+    assert (moved.x, moved.y) == (PixelAxis(70.0, 10.0), PixelAxis(460.0, -20.0))
+    assert replace(moved, x=FIRST.x, y=FIRST.y) == FIRST
+
+
+def changed(raster: Raster, **changes: Any) -> Raster:
+    """It with another ``x0``, ``dx``, ``y0`` or ``dy``, or other fields."""
+    axes = {
+        dim: PixelAxis(changes.pop(f"{dim}0", axis.begin), changes.pop(f"d{dim}", axis.step))
+        for dim, axis in (("x", raster.x), ("y", raster.y))
+    }
+    return replace(raster, **axes, **changes)
 
 
 @pytest.mark.parametrize(
@@ -448,7 +457,7 @@ def test_a_raster_that_is_moved_by_pixels() -> None:
     ],
 )
 def test_what_lies_on_the_pixels_of_another_one(changes: dict[str, Any], cause: str | None) -> None:
-    found = misfit(FIRST, replace(FIRST, name="b.tif", **changes), 0.1)
+    found = misfit(FIRST, changed(FIRST, name="b.tif", **changes), 0.1)
     assert (found and found.cause) == cause
     if cause == "crs-differs" and found is not None:
         assert "'one'" in found.message
@@ -456,8 +465,8 @@ def test_what_lies_on_the_pixels_of_another_one(changes: dict[str, Any], cause: 
 
 
 def test_rasters_are_placed_from_the_outermost_pixel() -> None:
-    second = replace(FIRST, x0=80.0, y0=520.4, n_rows=2, n_columns=3)
-    third = replace(FIRST, x0=151.0, y0=440.0)
+    second = changed(FIRST, x0=80.0, y0=520.4, n_rows=2, n_columns=3)
+    third = changed(FIRST, x0=151.0, y0=440.0)
     spans, corner = place_rasters(FIRST, [FIRST, second, third])
     assert corner == (-1, -2)
     assert spans.tolist() == [[[1, 5], [2, 8]], [[0, 2], [0, 3]], [[4, 8], [7, 13]]]
@@ -546,10 +555,10 @@ def test_labels_count_where_they_say_something_else(
     assert found.by_labels == by_labels
     assert (found.n_rows, found.n_columns) == (4, 6)
     if not by_labels:
-        assert (found.x0, found.dx, found.y0, found.dy) == (100, 10, 500, -20)
+        assert (found.x.begin, found.x.step, found.y.begin, found.y.step) == (100, 10, 500, -20)
     else:
         first = float(read_slowly(labels["x"])[0])
-        assert found.x0 == pytest.approx(first - found.dx / 2)
+        assert found.x.begin == pytest.approx(first - found.x.step / 2)
 
 
 @pytest.mark.parametrize(
@@ -578,7 +587,7 @@ def test_labels_are_evenly_spaced_but_for_rounding(off: float, is_even: bool) ->
     found = read(None, x=VirtualArray.from_numpy(values, ["x"]), y=centres()["y"])
     assert isinstance(found, Raster) == is_even
     if isinstance(found, Raster):
-        assert (found.x0, found.dx, found.y0, found.dy) == (100, 10, 500, -20)
+        assert (found.x.begin, found.x.step, found.y.begin, found.y.step) == (100, 10, 500, -20)
     else:
         assert found.cause == "off-grid"
         assert "concat_dim=['y', 'x']" in found.message
@@ -632,8 +641,8 @@ def test_the_size_of_a_raster_is_that_of_an_array_with_both_axes(before: tuple[s
         array = chunked_array(values, values.shape, dims, attrs=attrs)
         arrays[f"v{number}"] = array
     raster: Any = read_raster(VirtualGroup(arrays), "a.tif", "x", "y")
-    numbers = (raster.x0, raster.dx, raster.y0, raster.dy, raster.n_rows, raster.n_columns)
-    assert numbers == (100, 10, 500, -20, 3, 4)
+    assert (raster.x, raster.y) == (PixelAxis(100, 10), PixelAxis(500, -20))
+    assert (raster.n_rows, raster.n_columns) == (3, 4)
 
 
 @pytest.mark.parametrize("step", [(2.0, -3.0), (-0.5, 0.25), (1e-3, 1e3)])
@@ -650,8 +659,8 @@ def test_rasters_that_only_labels_place(step: tuple[float, float], crs: dict[str
     arrays["v"] = arrays["v"].with_changes(attrs={"grid_mapping": "crs"})
     found: Any = read_raster(VirtualGroup(arrays), "a.nc", "x", "y", Values(None))
     assert found.by_labels
-    assert (found.x0, found.dx) == pytest.approx((100 - step[0] / 2, step[0]))
-    assert (found.y0, found.dy) == pytest.approx((100 - step[1] / 2, step[1]))
+    assert (found.x.begin, found.x.step) == pytest.approx((100 - step[0] / 2, step[0]))
+    assert (found.y.begin, found.y.step) == pytest.approx((100 - step[1] / 2, step[1]))
     assert (found.n_rows, found.n_columns) == (3, 4)
     labels[0][1] += step[0] / 2
     arrays["x"] = VirtualArray.from_numpy(labels[0], ["x"])
@@ -816,7 +825,7 @@ def test_times_keep_the_first_dtype_where_it_holds_them(
 UTM = 'PROJCRS["utm 32", ID["EPSG",32632]]'
 OTHER = 'PROJCRS["utm 33", ID["EPSG",32633]]'
 NAMELESS = 'PROJCRS["somewhere"]'
-FIRST_GRID = Raster("a", 0.0, 10.0, 0.0, -10.0, 4, 6, UTM)
+FIRST_GRID = Raster("a", PixelAxis(0.0, 10.0), PixelAxis(0.0, -10.0), 4, 6, UTM)
 
 
 def names(*rasters: Raster | Problem) -> dict[str, list[int]]:
@@ -825,8 +834,8 @@ def names(*rasters: Raster | Problem) -> dict[str, list[int]]:
     return {name: [group.attrs["n"] for group in part] for name, part in found.items()}
 
 
-SHIFTED = replace(FIRST_GRID, x0=5.0)
-COARSE = replace(FIRST_GRID, dx=20.0, dy=-20.0)
+SHIFTED = changed(FIRST_GRID, x0=5.0)
+COARSE = changed(FIRST_GRID, dx=20.0, dy=-20.0)
 NOWHERE = Problem("not-georeferenced", "")
 
 
@@ -834,14 +843,14 @@ NOWHERE = Problem("not-georeferenced", "")
     ("rasters", "expected"),
     [
         ([FIRST_GRID], {"": [0]}),
-        ([FIRST_GRID, replace(FIRST_GRID, x0=40.0)], {"": [0, 1]}),
+        ([FIRST_GRID, changed(FIRST_GRID, x0=40.0)], {"": [0, 1]}),
         ([FIRST_GRID, NOWHERE, FIRST_GRID], {"": [0, 2, 1]}),
         ([NOWHERE], {"": [0]}),
         ([NOWHERE, FIRST_GRID, COARSE], {"10": [1, 0], "20": [2]}),
         ([FIRST_GRID, COARSE, FIRST_GRID, COARSE], {"10": [0, 2], "20": [1, 3]}),
         ([FIRST_GRID, SHIFTED], {"grid": [0], "grid_2": [1]}),
         (
-            [FIRST_GRID, SHIFTED, replace(FIRST_GRID, x0=2.5)],
+            [FIRST_GRID, SHIFTED, changed(FIRST_GRID, x0=2.5)],
             {"grid": [0], "grid_2": [1], "grid_3": [2]},
         ),
         ([FIRST_GRID, replace(FIRST_GRID, crs=OTHER)], {"epsg_32632": [0], "epsg_32633": [1]}),
@@ -850,8 +859,8 @@ NOWHERE = Problem("not-georeferenced", "")
             [FIRST_GRID, replace(COARSE, crs=OTHER), SHIFTED],
             {"epsg_32632_10": [0], "epsg_32633_20": [1], "epsg_32632_10_2": [2]},
         ),
-        ([FIRST_GRID, replace(FIRST_GRID, dx=10.5)], {"10": [0], "10.5": [1]}),
-        ([FIRST_GRID, replace(FIRST_GRID, dy=-20.0)], {"10": [0], "10_2": [1]}),
+        ([FIRST_GRID, changed(FIRST_GRID, dx=10.5)], {"10": [0], "10.5": [1]}),
+        ([FIRST_GRID, changed(FIRST_GRID, dy=-20.0)], {"10": [0], "10_2": [1]}),
     ],
     ids=range(13),
 )
@@ -898,7 +907,10 @@ def laid_apart(places: list[list[int]], shape: list[int], dims: tuple[str, ...])
 
 
 def boxes(rasters: list[Raster]) -> list[tuple[Any, ...]]:
-    found = [(int(-r.y0 / 10), int(r.x0 / 10), r.n_rows, r.n_columns, r.labels) for r in rasters]
+    found = [
+        (int(-r.y.begin / 10), int(r.x.begin / 10), r.n_rows, r.n_columns, r.labels)
+        for r in rasters
+    ]
     return sorted(found, key=str)
 
 

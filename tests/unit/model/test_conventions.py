@@ -1,12 +1,11 @@
-"""What grid mappings say, against pyproj and rasterio."""
+"""What grid mappings say, against pyproj."""
 
 from __future__ import annotations
 
 import pyproj
 import pytest
-from rasterio.transform import Affine
 
-from gridref.model.conventions import authority_code, geotransform, wkt_of
+from gridref.model.conventions import authority_code, wkt_of
 
 CODES = [4326, 32632, 3035, 3857, 27700]
 
@@ -26,11 +25,3 @@ def test_the_first_word_that_names_a_system_counts() -> None:
     assert wkt_of({"crs_wkt": "a", "spatial_ref": "b"}) == "a"
     assert wkt_of({"crs_wkt": "", "spatial_ref": "b"}) == "b"
     assert wkt_of({}) == ""
-
-
-def test_transforms_of_gdal() -> None:
-    place = Affine(10, 0.5, 100, -0.25, -20, 500)
-    text = " ".join(map(str, place.to_gdal()))
-    assert geotransform({"GeoTransform": text}) == place.to_gdal()
-    for wrong in ("", "1 2 3 4 5", "1 2 3 4 5 6 7", "1 2 3 x 5 6"):
-        assert geotransform({"GeoTransform": wrong}) is None

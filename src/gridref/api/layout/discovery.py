@@ -155,7 +155,7 @@ def pixels(facts: Facts) -> list[Candidate]:
         return []
     boxes, bands = facts.pixel_boxes, facts.bands
     n_places = len(set(boxes))
-    n_grids = len({(raster.crs, raster.dx, raster.dy) for raster in facts.rasters})
+    n_grids = len({(raster.crs, raster.x.step, raster.y.step) for raster in facts.rasters})
     grids: Literal["one", "groups"] = "groups" if n_grids > 1 else "one"
     where = f"georeferenced at {n_places} places" + (f" on {n_grids} grids" if n_grids > 1 else "")
     if bands is not None and facts.parts is not None:

@@ -413,7 +413,7 @@ class Facts:
     @cached_property
     def pixel_boxes(self) -> list[Box]:
         """Which place each file's pixels begin at."""
-        corners = [str((raster.x0, raster.y0, raster.crs)) for raster in self.rasters]
+        corners = [str((raster.x.begin, raster.y.begin, raster.crs)) for raster in self.rasters]
         return [(place,) for place in as_spans(corners)]
 
     @cached_property

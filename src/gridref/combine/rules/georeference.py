@@ -3,8 +3,8 @@
 Labels say where pixels are. If they are on pixels of the grid that a transform states, but not on
 its first ones, the transform is moved there. If they are not evenly spaced, there is none.
 
-GDAL writes the rows of NetCDF files from south to north under a transform that goes the other way,
-and reads them so. Labels in the reverse order therefore count as they are.
+GDAL reads rows from south to north under a transform that goes the other way. Labels in the reverse
+order therefore do not change it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray
-from gridref.model.conventions import direction, geotransform, text_of
-
-_SAME_PIXEL = 0.25
-"""How far, in pixels, labels may be off the middles of pixels."""
+from gridref.model.conventions import dims_by_direction, text_of
+from gridref.model.pixels import SAME_PIXEL, Affine, PixelAxis
 
 
 def with_moved_transforms(
@@ -35,37 +33,29 @@ def with_moved_transforms(
     """
     result = dict(arrays)
     for name, mapping in arrays.items():
-        numbers = geotransform(mapping.attrs)
-        if numbers is None:
-            continue
-        x0, dx, skew_x, y0, skew_y, dy = numbers
-        if skew_x or skew_y or not dx or not dy:
+        stated = Affine.of(mapping.attrs)
+        if stated is None or not stated.is_rectilinear or not stated.dx_col or not stated.dy_row:
             continue
         named = [a.dims for a in arrays.values() if text_of(a.attrs, "grid_mapping") == name]
-        dims = [dim for dim in dict.fromkeys(chain(*named)) if dim in arrays]
-        ways = {direction(arrays[dim].attrs): dim for dim in reversed(dims)}
-        x, y = (labels_of(ways[way]) if way in ways else None for way in "xy")
-        along_x, along_y = _moved((x0, dx), x), _moved((y0, dy), y)
-        if (along_x, along_y) == ((x0, dx), (y0, dy)):
-            continue
-        attrs = {key: value for key, value in mapping.attrs.items() if key != "GeoTransform"}
-        if along_x is not None and along_y is not None:
-            numbers = (*along_x, 0, along_y[0], 0, along_y[1])
-            text = " ".join(repr(float(number)) for number in numbers)
-            attrs = {**mapping.attrs, "GeoTransform": text}
-        result[name] = mapping.with_changes(attrs=attrs)
+        ways = dims_by_direction(chain(*named), arrays)
+        labels = [labels_of(ways[way]) if way in ways else None for way in "xy"]
+        x, y = _moved(stated.x, labels[0]), _moved(stated.y, labels[1])
+        if x is None or y is None:
+            attrs = {key: value for key, value in mapping.attrs.items() if key != "GeoTransform"}
+            result[name] = mapping.with_changes(attrs=attrs)
+        elif (x, y) != (stated.x, stated.y):
+            result[name] = Affine.along(x, y).stated_in(mapping)
     return result
 
 
-def _moved(stated: tuple[float, float], labels: NDArray[Any] | None) -> tuple[float, float] | None:
-    """Where the first pixel of an axis begins, and the step to the next; None if it is uneven."""
+def _moved(stated: PixelAxis, labels: NDArray[Any] | None) -> PixelAxis | None:
+    """The pixels of an axis that have these labels; None if they are not evenly spaced."""
     if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iuf" or not labels.size:
         return stated
-    begin, step = stated
-    places = (labels.astype(np.float64) - begin) / step - 0.5
+    places = stated.pixels(labels.astype(np.float64))
     pixels = np.rint(places)
     apart = np.abs(np.diff(places))
-    on_pixels = np.abs(places - pixels) <= _SAME_PIXEL
+    on_pixels = np.abs(places - pixels) <= SAME_PIXEL
     if not on_pixels.all() or ((apart > 0) & (apart < 0.5)).any():
         return stated  # of another grid, or in other units
     pixels = pixels if pixels[-1] >= pixels[0] else pixels[::-1]
@@ -74,4 +64,4 @@ def _moved(stated: tuple[float, float], labels: NDArray[Any] | None) -> tuple[fl
         return None
     if factor == 1 and pixels[0] == 0:
         return stated
-    return float(begin + (pixels[0] - (factor - 1) / 2) * step), float(factor * step)
+    return stated.every(pixels[0], factor)

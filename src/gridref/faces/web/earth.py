@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from gridref.api.decoding import System, crs_of, system_of
-from gridref.faces.web.meaning import array_at, below, groups_around, sweep_of
-from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import compass_of, direction, text_of
+from gridref.faces.web.meaning import array_at, groups_around, sweep_of
+from gridref.model.array import VirtualArray, VirtualGroup, path_in
+from gridref.model.conventions import METRES, compass_of, dims_by_direction, text_of
 
 _NAMES = {
     **dict.fromkeys(("latitude", "lat", "nav_lat", "xlat", "lats", "tlat", "geolat"), "N"),
@@ -25,10 +25,6 @@ _BESIDE = ("geolocation_fields", "geolocation fields", "geolocation_data", "geol
 """Groups of satellites' products that hold the coordinates of their neighbours."""
 _NAMELESS = "phony_dim_"
 """Dimensions that HDF5 gives no names are the same if they are as long."""
-_METRES = {
-    **dict.fromkeys(("m", "meter", "metre", "meters", "metres"), 1.0),
-    **dict.fromkeys(("km", "kilometer", "kilometre", "kilometers", "kilometres"), 1e3),
-}
 _RADIANS = {"rad": 1.0, "radian": 1.0, "radians": 1.0, "microradian": 1e-6, "microradians": 1e-6}
 
 
@@ -87,15 +83,15 @@ def _arrays(group: VirtualGroup, paths: Iterable[str]) -> Iterator[tuple[str, Vi
 def _near(group: VirtualGroup, path: str) -> Iterator[str]:
     """Paths of arrays in the array's group, those above, and those beside it that locate others."""
     for folder, holder in groups_around(group, path):
-        yield from (below(folder, name) for name in holder.arrays)
+        yield from (path_in(folder, name) for name in holder.arrays)
         for beside, each in holder.groups.items():
             if beside.lower() in _BESIDE:
-                yield from (below(folder, f"{beside}/{name}") for name in each.arrays)
+                yield from (path_in(folder, f"{beside}/{name}") for name in each.arrays)
 
 
 def upward(group: VirtualGroup, path: str, name: str) -> str | None:
     """Path of the array of a name in the array's group or one above."""
-    candidates = (below(folder, name) for folder, _ in groups_around(group, path))
+    candidates = (path_in(folder, name) for folder, _ in groups_around(group, path))
     found = (each for each in candidates if each in group and isinstance(group[each], VirtualArray))
     return next(found, None)
 
@@ -148,8 +144,9 @@ def _mapped(group: VirtualGroup, path: str, array: VirtualArray) -> dict[str, An
 
 def _rows_and_columns(group: VirtualGroup, path: str, array: VirtualArray) -> list[str]:
     """The dimensions of y and of x, as their coordinates or names say; else the last two."""
-    labels = {dim: upward(group, path, dim) for dim in array.dims}
-    ways = {(direction(group[at].attrs) if at else "") or dim: dim for dim, at in labels.items()}
+    found = {dim: at for dim in array.dims if (at := upward(group, path, dim))}
+    labels = {dim: array_at(group, at) for dim, at in found.items()}
+    ways = {dim: dim for dim in array.dims} | dims_by_direction(reversed(array.dims), labels)
     return [ways["y"], ways["x"]] if {"x", "y"} <= set(ways) else list(array.dims[-2:])
 
 
@@ -207,5 +204,5 @@ def _size(group: VirtualGroup, path: str, dim: str, height: float, metres: float
     """
     found = upward(group, path, dim)
     units = text_of(group[found].attrs, "units").strip().lower() if found else ""
-    size = _RADIANS[units] * height if units in _RADIANS else _METRES.get(units, metres)
+    size = _RADIANS[units] * height if units in _RADIANS else METRES.get(units, metres)
     return size / metres

@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gridref.formats.georeference import SPATIAL_REF, Affine, Georeference, grid_mapping
+from gridref.formats.georeference import SPATIAL_REF, Georeference, grid_mapping
 from gridref.formats.hdf4.datasets import Dataset
 from gridref.learned import FORMS
 from gridref.model.array import VirtualArray
+from gridref.model.pixels import Affine
 
 _PARAMETERS = {
     "lat_1": 2,

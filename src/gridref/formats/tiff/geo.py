@@ -21,9 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gridref.formats.georeference import Affine, Georeference, grid_mapping
+from gridref.formats.georeference import Georeference, grid_mapping
 from gridref.formats.tiff.directory import Tag
 from gridref.learned import FORMS
+from gridref.model.pixels import Affine
 
 # GeoTIFF keys, and the placement of the raster
 
