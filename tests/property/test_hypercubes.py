@@ -163,39 +163,6 @@ def test_labels_in_two_files_are_an_overlap(
     xr.testing.assert_equal(held.sel({dim: shown[dim] for dim in DIMS}), shown["t"])
 
 
-def test_what_lacks_a_dimension_has_to_agree_or_is_repeated() -> None:
-    def file(run: int, factor: float) -> VirtualGroup:
-        return VirtualGroup(
-            {
-                "t": VirtualArray.from_numpy(np.arange(3.0) + run, ("time",)),
-                "time": VirtualArray.from_numpy(np.arange(3), ("time",), {"bounds": "edges"}),
-                "edges": VirtualArray.from_numpy(
-                    np.arange(6.0).reshape(3, 2) * factor, ("time", "n")
-                ),
-                "run": VirtualArray.from_numpy(np.int64(run), ()),
-            }
-        )
-
-    def edges(*factors: float, **rules: Any) -> VirtualArray:
-        files = [file(run, factor) for run, factor in enumerate(factors)]
-        options = CombineOptions(**rules)
-        return (
-            combine(files, Hypercube(("run", "time")), read=read_slowly, options=options)
-            .unwrap()
-            .arrays["edges"]
-        )
-
-    assert edges(1, 1).dims == ("time", "n")
-    with pytest.raises(
-        CombineError, match=r"differ between inputs of the same time.*dimension run"
-    ):
-        edges(1, 2)
-    wide = edges(1, 2, variables="different")
-    assert wide.dims == ("run", "time", "n")
-    np.testing.assert_array_equal(read_slowly(wide)[1], np.arange(6.0).reshape(3, 2) * 2)
-    np.testing.assert_array_equal(read_slowly(edges(1, 2, compat="override"))[2], [4, 5])
-
-
 def test_files_without_labels_are_named() -> None:
     group = VirtualGroup({"t": VirtualArray.from_numpy(np.arange(3.0), ("time",))})
     done = combine([group, group], Hypercube(("run", "time")))

@@ -101,6 +101,19 @@ def test_what_lacks_a_dimension_agrees_or_is_repeated(
         assert values_of(done, "w") == expected
 
 
+def test_bounds_that_lack_a_dimension_agree_or_are_repeated() -> None:
+    def file(t: int, factor: float) -> VirtualGroup:
+        edges = factor * np.arange(4.0).reshape(2, 2)
+        plain = field([t], [0, 1], edges=array(edges, "xn"))
+        bounded = plain.arrays["x"].with_changes(attrs={"bounds": "edges"})
+        return plain.with_changes(arrays={**plain.arrays, "x": bounded})
+
+    assert values_of(cube(file(0, 1), file(1, 1)), "edges") == [[0, 1], [2, 3]]
+    assert [problem.cause for problem in cube(file(0, 1), file(1, 2)).problems] == ["values-differ"]
+    wide = cube(file(0, 1), file(1, 2), variables="different")
+    assert values_of(wide, "edges") == [[[0, 1], [2, 3]], [[0, 2], [4, 6]]]
+
+
 def test_what_agrees_is_kept_once() -> None:
     groups = [field(t, x, w=array([7 + x[0]], "x")) for t, x in PLACES]
     assert values_of(cube(*groups), "w") == [7, 8]

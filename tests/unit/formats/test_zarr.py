@@ -189,8 +189,7 @@ FILTERS = {
 }
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("compressor", [None, numcodecs.Zlib()], ids=["plain", "zlib"])
+@pytest.mark.parametrize(("order", "compressor"), [("C", None), ("F", numcodecs.Zlib())], ids="CF")
 @pytest.mark.parametrize("name", FILTERS)
 def test_version_2_filters(tmp_path, name, compressor, order):
     filters = FILTERS[name]

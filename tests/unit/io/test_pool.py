@@ -296,45 +296,28 @@ def test_what_lies_in_memory_is_at_hand(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("how", ["one", "several", "into a buffer"])
+@pytest.mark.parametrize(
+    ("n_times", "later_ns", "changed"),
+    [
+        (99, 1, "last modified"),
+        (99, 0, "changes while it is read"),
+        (1, 0, None),  # all of it as it is now
+    ],
+    ids=["later", "with its old time", "once"],
+)
 def test_a_file_that_is_rewritten_while_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    n_times: int,
+    later_ns: int,
+    changed: str | None,
 ) -> None:
     path = tmp_path / "a.bin"
     path.write_bytes(bytes(1000))
     source, pool = describe_source(path), SourcePool(local_merging=Merging(0, 1))
     assert source.mtime_ns is not None
-    later = source.mtime_ns + 1
-
-    def rewriting(read: Any) -> Any:
-        def read_and_rewrite(*arguments: Any) -> Any:
-            found = read(*arguments)
-            path.write_bytes(b"1" * 1000)
-            os.utime(path, ns=(later, later))
-            return found
-
-        return read_and_rewrite
-
-    for name in ("pread", "preadv"):
-        monkeypatch.setattr(os, name, rewriting(getattr(os, name)))
-    reads = {
-        "one": lambda: pool.read(source, 10, 20),
-        "several": lambda: pool.read_ranges(source, [10, 500], [20, 20]),
-        "into a buffer": lambda: pool.read_into(source, 10, memoryview(bytearray(20))),
-    }
-    with pytest.raises(SourceChangedError, match="last modified"):
-        reads[how]()
-
-
-@pytest.mark.parametrize("n_times", [1, 99])
-@pytest.mark.parametrize("how", ["one", "several", "into a buffer"])
-def test_a_file_that_is_rewritten_in_place_with_its_old_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, n_times: int
-) -> None:
-    path = tmp_path / "a.bin"
-    path.write_bytes(bytes(1000))
-    source, pool = describe_source(path), SourcePool(local_merging=Merging(0, 1))
-    assert source.mtime_ns is not None
-    old, left = source.mtime_ns, [n_times]
+    stated, left = source.mtime_ns + later_ns, [n_times]
 
     def rewriting(read: Any) -> Any:
         def read_and_rewrite(*arguments: Any) -> Any:
@@ -343,7 +326,7 @@ def test_a_file_that_is_rewritten_in_place_with_its_old_time(
                 left[0] -= 1
                 time.sleep(0.02)  # beyond the clock's grain
                 path.write_bytes(b"1" * 1000)
-                os.utime(path, ns=(old, old))
+                os.utime(path, ns=(stated, stated))
             return found
 
         return read_and_rewrite
@@ -356,8 +339,8 @@ def test_a_file_that_is_rewritten_in_place_with_its_old_time(
         "several": lambda: bytes(pool.read_ranges(source, [10, 500], [20, 20])[0]),
         "into a buffer": lambda: pool.read_into(source, 10, memoryview(buffer)) and bytes(buffer),
     }
-    if n_times == 1:
-        assert reads[how]() == b"1" * 20  # all of it as it is now
-        return
-    with pytest.raises(SourceChangedError, match="changes while it is read"):
-        reads[how]()
+    if changed is None:
+        assert reads[how]() == b"1" * 20
+    else:
+        with pytest.raises(SourceChangedError, match=changed):
+            reads[how]()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,85 +78,71 @@ def test_sizes_that_are_no_numbers(tmp_path: Path, depth: Any) -> None:
         scanned(tmp_path, tiff_bytes([page], PIXELS))
 
 
-@pytest.mark.parametrize("extra", [{}, {"t270": (2, b"some text\0")}], ids=["plain", "described"])
-class TestRefused:
+DESCRIBED: dict[str, Any] = {"t270": (2, b"some text\0")}
+HUGE = {256: (4, [2**31 - 1]), 257: (4, [2**31 - 1])}
+TWO_SAMPLES = {"t277": (3, [2]), "t258": (3, [8, 8])}
+
+
+def with_tags(**tags: Any) -> Callable[[Any], bytes]:
+    return lambda extra: tiff_bytes([plain(**extra, **tags)], PIXELS)
+
+
+def with_page(*page: Any, **tags: Any) -> Callable[[Any], bytes]:
+    return lambda extra: tiff_bytes([gray_page(*page, **extra, **tags)], PIXELS)
+
+
+def tiles(side: int) -> dict[str, Any]:
+    return {"t322": (3, [side]), "t323": (3, [side])}
+
+
+REFUSED: dict[str, Callable[[Any], bytes]] = {
+    "an offset behind the end": with_page(20, 10, [10**6], [200]),
+    "bytes behind the end": with_page(200, 100, [16], [20000]),
+    "a byte count too small": with_page(20, 10, [16, 116], [100, 50], t278=(4, [5])),
+    # Some readers take such a strip for missing, others guess its size.
+    "no bytes at an offset": with_page(20, 10, [16, 116], [100, 0], t278=(4, [5])),
+    "pixels in the header": with_page(20, 10, [0], [200]),
+    "tiles of no size": with_tags(t322=(3, [0]), t323=(3, [16]), t324=(4, [16]), t325=(4, [200])),
+    "a tile for each pixel of a huge image": lambda extra: tiff_bytes(
+        [{**plain(**extra, **tiles(1), t324=(4, [16]), t325=(4, [1])), **HUGE}], PIXELS
+    ),
+    "too few offsets": with_tags(t278=(4, [1]), t259=(3, [8])),
+    **{
+        f"2^60 of tag {code}": lambda extra, code=code: tiff_bytes(
+            [plain(**extra)], PIXELS, big=True, patches={code: (4, 2**60, 16)}
+        )
+        for code in (258, 273, 279)
+    },
+    "an offset of 2^63": lambda extra: tiff_bytes(
+        [plain(**extra, t273=(16, [2**63 + 5]))], PIXELS, big=True
+    ),
+    "pixels longer than the file": lambda extra: tiff_bytes([{**plain(**extra), **HUGE}], PIXELS),
+    "an unknown planar configuration": with_tags(**TWO_SAMPLES, t284=(3, [7]), t257=(4, [5])),
+    "two planar configurations": with_tags(**TWO_SAMPLES, t284=(3, [1, 0]), t257=(4, [5])),
+    "no samples": with_tags(t277=(3, [0])),
+    "samples without end": with_tags(t277=(4, [2**31]), t284=(3, [2]), **tiles(16)),
+    "no directory": lambda extra: tiff_bytes([], PIXELS),
+    "a directory behind the end": lambda extra: b"II*\0\xff\xff\xff\x7f",
+    "an unknown compression": with_tags(t259=(3, [64999])),
+}
+
+
+@pytest.mark.parametrize("extra", [{}, DESCRIBED], ids=["plain", "described"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(tmp_path: Path, name: str, extra: Any) -> None:
     """Each file is tried as an ordinary one, and as one that tifffile has to parse."""
+    with pytest.raises(ScanError) as error:
+        scanned(tmp_path, REFUSED[name](extra))
+    assert error.value.place.source is not None
 
-    def refused(self, folder: Path, content: bytes) -> None:
-        with pytest.raises(ScanError) as error:
-            scanned(folder, content)
-        assert error.value.place.source is not None
 
-    def test_data_behind_the_end(self, tmp_path: Path, extra: Any) -> None:
-        self.refused(tmp_path, tiff_bytes([gray_page(20, 10, [10**6], [200], **extra)], PIXELS))
-        self.refused(tmp_path, tiff_bytes([gray_page(200, 100, [16], [20000], **extra)], PIXELS))
-
-    def test_byte_count_too_small(self, tmp_path: Path, extra: Any) -> None:
-        tags = {**extra, "t278": (4, [5])}
-        page = gray_page(20, 10, [16, 116], [100, 50], **tags)
-        self.refused(tmp_path, tiff_bytes([page], PIXELS))
-
-    def test_zero_size_tiles(self, tmp_path: Path, extra: Any) -> None:
-        tiles = {"t322": (3, [0]), "t323": (3, [16]), "t324": (4, [16]), "t325": (4, [200])}
-        self.refused(tmp_path, tiff_bytes([plain(**extra, **tiles)], PIXELS))
-
-    def test_a_tile_for_each_pixel_of_a_huge_image(self, tmp_path: Path, extra: Any) -> None:
-        tiles = {"t322": (3, [1]), "t323": (3, [1]), "t324": (4, [16]), "t325": (4, [1])}
-        page = {**plain(**extra, **tiles), 256: (4, [2**31]), 257: (4, [2**31])}
-        self.refused(tmp_path, tiff_bytes([page], PIXELS))
-
-    def test_too_few_offsets(self, tmp_path: Path, extra: Any) -> None:
-        page = plain(**extra, t278=(4, [1]), t259=(3, [8]))
-        self.refused(tmp_path, tiff_bytes([page], PIXELS))
-
-    def test_counts_of_2_to_the_60(self, tmp_path: Path, extra: Any) -> None:
-        for code in (258, 273, 279):
-            content = tiff_bytes([plain(**extra)], PIXELS, big=True, patches={code: (4, 2**60, 16)})
-            self.refused(tmp_path, content)
-
-    def test_offsets_of_2_to_the_63(self, tmp_path: Path, extra: Any) -> None:
-        page = plain(**extra, t273=(16, [2**63 + 5]))
-        self.refused(tmp_path, tiff_bytes([page], PIXELS, big=True))
-
-    def test_a_run_of_pixels_longer_than_the_file(self, tmp_path: Path, extra: Any) -> None:
-        page = {**plain(**extra), 256: (4, [2**31 - 1]), 257: (4, [2**31 - 1])}
-        self.refused(tmp_path, tiff_bytes([page], PIXELS))
-
-    def test_no_bytes_at_an_offset(self, tmp_path: Path, extra: Any) -> None:
-        """Some readers take such a strip for missing, others guess its size."""
-        page = gray_page(20, 10, [16, 116], [100, 0], **{**extra, "t278": (4, [5])})
-        self.refused(tmp_path, tiff_bytes([page], PIXELS))
-
-    def test_pixels_in_the_header(self, tmp_path: Path, extra: Any) -> None:
-        self.refused(tmp_path, tiff_bytes([gray_page(20, 10, [0], [200], **extra)], PIXELS))
-
-    def test_no_byte_count_of_a_single_strip(self, tmp_path: Path, extra: Any) -> None:
-        """All readers go by the offset."""
-        content = tiff_bytes([gray_page(20, 10, [16], [0], **extra)], PIXELS)
-        image = scanned(tmp_path, content).arrays["image"]
-        np.testing.assert_array_equal(read_slowly(image).tobytes(), PIXELS)
-        np.testing.assert_array_equal(tifffile.imread(tmp_path / "file.tif").tobytes(), PIXELS)
-
-    def test_unknown_planar_configuration(self, tmp_path: Path, extra: Any) -> None:
-        page = plain(**extra, t277=(3, [2]), t258=(3, [8, 8]), t284=(3, [7]))
-        self.refused(tmp_path, tiff_bytes([{**page, 257: (4, [5])}], PIXELS))
-
-        page[284] = (3, [1, 0])
-        self.refused(tmp_path, tiff_bytes([{**page, 257: (4, [5])}], PIXELS))
-
-    def test_no_samples(self, tmp_path: Path, extra: Any) -> None:
-        self.refused(tmp_path, tiff_bytes([plain(**extra, t277=(3, [0]))], PIXELS))
-
-    def test_samples_without_end(self, tmp_path: Path, extra: Any) -> None:
-        page = plain(**extra, t277=(4, [2**31]), t284=(3, [2]), t322=(3, [16]), t323=(3, [16]))
-        self.refused(tmp_path, tiff_bytes([page], PIXELS))
-
-    def test_no_directory(self, tmp_path: Path, extra: Any) -> None:
-        self.refused(tmp_path, tiff_bytes([], PIXELS))
-        self.refused(tmp_path, b"II*\0\xff\xff\xff\x7f")
-
-    def test_unknown_compression(self, tmp_path: Path, extra: Any) -> None:
-        self.refused(tmp_path, tiff_bytes([plain(**extra, t259=(3, [64999]))], PIXELS))
+@pytest.mark.parametrize("extra", [{}, DESCRIBED], ids=["plain", "described"])
+def test_no_byte_count_of_a_single_strip(tmp_path: Path, extra: Any) -> None:
+    """All readers go by the offset."""
+    content = tiff_bytes([gray_page(20, 10, [16], [0], **extra)], PIXELS)
+    image = scanned(tmp_path, content).arrays["image"]
+    np.testing.assert_array_equal(read_slowly(image).tobytes(), PIXELS)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "file.tif").tobytes(), PIXELS)
 
 
 def test_samples_of_one_bit_in_a_jpeg_stream(tmp_path: Path) -> None:
@@ -256,7 +242,7 @@ def test_compression_tags_that_lie(tmp_path: Path, stored: Any) -> None:
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("extra", [{}, {"t270": (2, b"some text\0")}], ids=["plain", "described"])
+@pytest.mark.parametrize("extra", [{}, DESCRIBED], ids=["plain", "described"])
 @pytest.mark.parametrize("n_pages", [1, 2, 100])
 def test_a_chain_that_comes_back(tmp_path: Path, extra: Any, n_pages: int) -> None:
     content = tiff_bytes([plain(**extra)] * n_pages, PIXELS, next_of_last=-1)
