@@ -79,6 +79,17 @@ def run_script(
         return subprocess.CompletedProcess(words[2:], code, out.read().decode())
 
 
+def run_code(
+    code: str, *arguments: object, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python code, for a minute at most, with the environment of this process and more."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "code.py")
+        script.write_text(code)
+        environment = {**os.environ, **(env or {})}
+        return run_script(str(script), *arguments, cwd=Path.cwd(), env=environment, seconds=60)
+
+
 @cache
 def shell_folder() -> Path:
     """A folder to put first on the ``PATH`` of shells: its ``gridref`` is the command."""
