@@ -36,7 +36,7 @@ from gridref.errors import (
     ReadError,
 )
 from gridref.model.array import VirtualArray, VirtualGroup
-from tests.command import run_command
+from tests.command import run_code, run_command
 from tests.integration.archives import month
 from tests.integration.test_icechunk import kinds
 from tests.integration.test_overlays import SERIES, Cube, read_without_warnings
@@ -134,7 +134,8 @@ def test_uneven_files_become_regular_or_stay_as_they_are(uneven, tmp_path):
     assert np.sum([n if np.ndim(n) == 0 else np.prod(n) for n in shapes[0]]) == 90
 
 
-def test_groups_texts_scalars_and_empty_arrays(tmp_path):
+@pytest.mark.parametrize("to", ["zarr", "icechunk"])
+def test_groups_texts_scalars_and_empty_arrays(tmp_path, to):
     tree = xr.DataTree.from_dict(
         {
             "/": xr.Dataset({"crs": ((), 7)}, attrs={"title": "a tree"}),
@@ -150,8 +151,10 @@ def test_groups_texts_scalars_and_empty_arrays(tmp_path):
     )
     tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
     gridref.build(tmp_path / "tree.nc", tmp_path / "tree.gridref")
-    gridref.copy(tmp_path / "tree.gridref", tmp_path / "tree.zarr")
-    found = xr.open_datatree(tmp_path / "tree.zarr", engine="zarr", chunks=None)
+    target = tmp_path / "copy"
+    gridref.copy(tmp_path / "tree.gridref", target, to=to)
+    store = target if to == "zarr" else session(target).store
+    found = xr.open_datatree(store, engine="zarr", consolidated=to == "zarr", chunks=None)
     expected = xr.open_datatree(tmp_path / "tree.gridref", engine="gridref")
     xr.testing.assert_identical(found.load(), expected.load())
 
@@ -251,8 +254,7 @@ gridref.copy(catalog, target)
 
 def kill_after(catalog, target, name):
     """Kill a copy when it is about to write an object."""
-    killed = subprocess.run([sys.executable, "-c", KILLED, catalog, target, name], check=False)
-    assert killed.returncode == -9
+    assert run_code(KILLED, catalog, target, name).returncode == -9
 
 
 KILLED_AT_EACH_MOMENT = """
@@ -301,12 +303,7 @@ print(n_killed)
 
 @pytest.mark.parametrize("step", [29, pytest.param(7, marks=pytest.mark.long)])
 def test_a_copy_that_is_killed_at_any_moment_goes_on(cube, tmp_path, step):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED_AT_EACH_MOMENT, cube, tmp_path, str(step)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_code(KILLED_AT_EACH_MOMENT, cube, tmp_path, step)
     assert int(done.stdout) >= 60 // step
     whole, *others = sorted(tmp_path.iterdir())
     same(cube, whole)
@@ -747,20 +744,6 @@ def test_xarray_sees_the_same_cube_without_the_files(
     assert said[::-1][1:3] == ["gridref copy: begun", f"gridref copy: {next(iter(report.arrays))}"]
 
 
-def test_groups_texts_and_scalars(tmp_path: Path) -> None:
-    name = ("x", np.array(["a", "bé", ""], object))
-    tree = xr.DataTree.from_dict(
-        {"/": xr.Dataset({"crs": ((), 7)}, attrs={"title": "a"}), "/b/c": xr.Dataset({"n": name})}
-    )
-    tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
-    gridref.build(tmp_path / "tree.nc", tmp_path / "tree.gridref")
-    gridref.copy(tmp_path / "tree.gridref", tmp_path / "repository", to="icechunk")
-    store = session(tmp_path / "repository").store
-    found = xr.open_datatree(store, engine="zarr", consolidated=False, chunks=None)
-    expected = xr.open_datatree(tmp_path / "tree.gridref", engine="gridref")
-    xr.testing.assert_identical(found.load(), expected.load())
-
-
 def test_a_copy_that_is_interrupted_goes_on_behind_its_last_array(
     cube: Path, tmp_path: Path
 ) -> None:
@@ -949,9 +932,7 @@ def test_repositories_are_written_by_workers(
     report = gridref.copy(cube_in_units.url, target, executor=cluster, **options)
     assert 0 < report.n_adopted < report.n_objects  # arrays that were whole are committed
     assert report.arrays["tas"].n_objects == 9
-    storage = icechunk.local_filesystem_storage(str(target))
-    session = icechunk.Repository.open(storage).readonly_session(branch="main")
-    same(cube_in_units.url, session.store, consolidated=False)
+    same(cube_in_units.url, session(target).store, consolidated=False)
 
 
 def test_repositories_are_written_by_processes_and_threads(
@@ -963,6 +944,4 @@ def test_repositories_are_written_by_processes_and_threads(
             gridref.copy(
                 cube_in_units.url, target, executor=executor, spill=tmp_path / name, **MAPS
             )
-            storage = icechunk.local_filesystem_storage(str(target))
-            session = icechunk.Repository.open(storage).readonly_session(branch="main")
-            same(cube_in_units.url, session.store, consolidated=False)
+            same(cube_in_units.url, session(target).store, consolidated=False)

@@ -49,9 +49,9 @@ def in_child(work: Callable[[], bool]) -> bool:
 
 @pytest.fixture
 def values(tmp_path: Path) -> Any:
-    values = np.random.default_rng(0).normal(size=(64, 100, 100))
+    values = np.random.default_rng(0).normal(size=(64, 30, 40))
     with h5py.File(tmp_path / "f.h5", "w") as file:
-        file.create_dataset("v", data=values, chunks=(1, 100, 100), compression=1)
+        file.create_dataset("v", data=values, chunks=(1, 30, 40), compression=1)
     gridref.build(tmp_path / "f.h5", tmp_path / "c.gridref")
     return values
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from rasterio.errors import RasterioIOError
 import gridref
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.faces.http.app import create_app
+from tests.command import run_code
 from tests.shared_data import shared_files
 from tests.uvicorn_server import running
 
@@ -107,8 +106,8 @@ with rasterio.open(sys.argv[1]) as opened:
 def read_served(url: str, array: str, folder: Path) -> Any:
     """Values, CRS and transform, read by another process: rasterio holds the GIL while it waits."""
     store = f'ZARR:"/vsicurl/{url}":/{array}'
-    command = [sys.executable, "-W", "ignore", "-c", _READ, store, str(folder / "read.npz")]
-    subprocess.run(command, check=True, timeout=120)
+    done = run_code(_READ, store, folder / "read.npz")
+    assert done.returncode == 0, done.stdout
     return np.load(folder / "read.npz")
 
 

@@ -30,7 +30,7 @@ from gridref.errors import (
 from gridref.faces.cli.progress import ScanProgress
 from gridref.faces.picture import human_bytes
 from tests.by_name import by_name
-from tests.command import run_command
+from tests.command import run_code, run_command
 from tests.http_server import Site, serving
 from tests.integration.archives import write_hdf5
 
@@ -43,10 +43,15 @@ def content(number: int, folder: Path) -> bytes:
     return write_hdf5(folder / "one.h5", {"time": time}, {"x": (["time"], values)}).read_bytes()
 
 
+@pytest.fixture(scope="module")
+def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("files")
+    return {f"/f{number}.h5": content(number, folder) for number in range(N_FILES)}
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    files = {f"/f{number}.h5": content(number, tmp_path) for number in range(N_FILES)}
-    with serving(Site(files, etags={path: f'"{path}"' for path in files})) as site:
+def site(contents: dict[str, bytes]) -> Iterator[Site]:
+    with serving(Site({**contents}, etags={path: f'"{path}"' for path in contents})) as site:
         yield site
 
 
@@ -322,6 +327,5 @@ print(*gridref.open_catalog(f"{folder}/cube.gridref")["v"][...].tolist())
 def test_more_files_than_descriptors(tmp_path: Path) -> None:
     for number in range(60):
         write_hdf5(tmp_path / f"{number:02}.nc", {"time": [number]}, {"v": (["time"], [number])})
-    command = [sys.executable, "-c", FEW_DESCRIPTORS, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.stdout.split() == [str(number) for number in range(60)], done.stderr
+    done = run_code(FEW_DESCRIPTORS, tmp_path)
+    assert done.stdout.split() == [str(number) for number in range(60)], done.stdout

@@ -16,6 +16,7 @@ import zarr
 
 import gridref
 from gridref.api.readable import CACHE_BYTES
+from tests.command import run_code
 
 SIDE = 2048
 CHUNK_BYTES = 4 * SIDE * SIDE
@@ -24,8 +25,9 @@ MOST_BYTES = 3 * CACHE_BYTES
 """The cache, what threads have in hand, and what the allocator keeps."""
 
 SCAN = """
-import re, sys, dask, xarray as xr
+import re, sys, warnings, dask, xarray as xr
 from pathlib import Path
+warnings.simplefilter("ignore")
 
 def bytes_in_use(name):
     (line,) = re.findall(name + r":\\s*(\\d+)", Path("/proc/self/status").read_text())
@@ -63,12 +65,8 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("door", ["engine", "direct", "portable"])
 def test_a_scan_through_dask_keeps_no_more_than_the_cache(catalog: Path, door: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCAN, door, str(catalog)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_code(SCAN, door, catalog)
+    assert done.returncode == 0, done.stdout
     grown, *highest = done.stdout.split()
     assert list(map(float, highest)) == [k % 3 for k in range(N_CHUNKS)]
     assert int(grown) < MOST_BYTES < N_CHUNKS * CHUNK_BYTES / 3

@@ -6,8 +6,6 @@ import hashlib
 import json
 import resource
 import shutil
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -27,6 +25,7 @@ from gridref.api.catalog import write_catalog
 from gridref.catalog import tables as table_file
 from gridref.errors import CatalogCorruptError, GridrefError
 from tests.by_name import by_name
+from tests.command import run_code
 from tests.integration.archives import assert_shows, built, month, steps
 from tests.parquet_bombs import BOMBS, compressed, put
 from tests.s3_server import BUCKET, s3_bucket
@@ -276,13 +275,8 @@ for address in sys.argv[1:]:
     more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     print(more // 2**10, said)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, addresses)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    done = run_code(code, *addresses)
+    assert done.returncode == 0, done.stdout
     return [line.split(maxsplit=2) for line in done.stdout.splitlines()]
 
 
