@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from gridref.errors import (
 from gridref.faces.cli.app import app
 from tests.attack_doors import DOORS, told_at_a_door
 from tests.http_server import Site, serving
-from tests.integration.archives import assert_shows, month, write_hdf5
+from tests.integration.archives import assert_shows, flip, month, write_hdf5
 from tools.fuzz.catalog_attack import sign
 
 NAMES = ("packed", "plain", "whole")
@@ -57,17 +56,6 @@ def last_byte(path: Path, name: str) -> int:
             return int(data.get_offset() + data.get_storage_size() - 1)
         infos = [data.get_chunk_info(i) for i in range(data.get_num_chunks())]
         return max(info.byte_offset + info.size - 1 for info in infos)
-
-
-def flip(path: Path, byte: int) -> None:
-    """Change one bit; size and modification time stay."""
-    before = path.stat()
-    with path.open("r+b") as file:
-        file.seek(byte)
-        changed = file.read(1)[0] ^ 4
-        file.seek(byte)
-        file.write(bytes([changed]))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.fixture
@@ -210,8 +198,7 @@ def test_verify_reads_the_table_of_checksums(tmp_path):
         gridref.verify(tmp_path / "cube")
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_verify_records_them_in_a_catalog_that_is_there(tmp_path, door):
+def test_verify_records_them_in_a_catalog_that_is_there(tmp_path):
     file = make_file(tmp_path / "a.nc")
     gridref.build(file, tmp_path / "cube")
     before = gridref.open_catalog(tmp_path / "cube")
@@ -221,8 +208,8 @@ def test_verify_records_them_in_a_catalog_that_is_there(tmp_path, door):
     assert (catalog.info.n_checksums, catalog.info.digest) == (N_CHUNKS, before.info.digest)
     assert [commit.operation for commit in catalog.history()] == ["checksums", "write"]
     flip(file, last_byte(file, "plain"))
-    with told_at_a_door(ChecksumError):
-        DOORS[door](tmp_path / "cube", "plain")
+    with pytest.raises(ChecksumError):
+        catalog["plain"].read()
 
 
 def test_verify_records_what_parts_lack_and_nothing_twice(tmp_path):

@@ -532,17 +532,12 @@ def test_a_password_that_is_not_escaped(password, site_of_secrets, tmp_path):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_a_catalog_says_of_its_changes(shape, tmp_path):
-    site = Site()
-    for day in range(3):
-        name = tmp_path / f"{day}.h5"
-        xr.Dataset({"v": ("time", [day])}, {"time": [day]}).to_netcdf(name, engine="h5netcdf")
-        site.files[f"/{day}.h5"] = name.read_bytes()
-    with serving(site):
+def test_what_a_catalog_says_of_its_changes(shape, files, tmp_path):
+    with serving(Site({f"/{file.name}": file.read_bytes() for file in files})) as site:
         url = shape.format(host=site.url.removeprefix("http://"))
-        files = [url.replace("a.h5", f"{day}.h5") for day in range(3)]
-        gridref.build(files[:2], str(tmp_path / "cube.gridref"), "time")
-        after = gridref.open_catalog(tmp_path / "cube.gridref").append(files[2])
+        urls = [url.replace("a.h5", file.name) for file in files]
+        gridref.build(urls[:2], str(tmp_path / "cube.gridref"), "time")
+        after = gridref.open_catalog(tmp_path / "cube.gridref").append(urls[2])
     assert SIGNATURE not in repr(after.history())
     assert SIGNATURE not in repr(after.report.findings)
     assert SIGNATURE not in written(tmp_path / "cube.gridref").decode("latin-1")
