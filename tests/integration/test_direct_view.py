@@ -50,9 +50,10 @@ class Cube:
         self.url = f"gridref::file://{self.catalog}"
 
 
-@pytest.fixture
-def cube(tmp_path: Path) -> Cube:
-    return Cube(tmp_path)
+@pytest.fixture(scope="module")
+def cube(tmp_path_factory: pytest.TempPathFactory) -> Cube:
+    """A cube that no test alters."""
+    return Cube(tmp_path_factory.mktemp("cube"))
 
 
 def codec_names(array: zarr.Array[Any]) -> set[str]:
@@ -285,7 +286,8 @@ def test_the_direct_view_stays_in_the_process(cube: Cube, tmp_path: Path) -> Non
     assert zarr.open_group(shards, mode="r")["v"].shards is not None
 
 
-def test_a_failed_read_says_which_chunk(cube: Cube) -> None:
+def test_a_failed_read_says_which_chunk(tmp_path: Path) -> None:
+    cube = Cube(tmp_path)
     ds = xr.open_zarr(cube.url, chunks=None)
     with h5py.File(cube.paths[1], "a") as file:
         file["v"].attrs["late"] = 1

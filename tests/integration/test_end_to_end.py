@@ -23,7 +23,6 @@ RAW = {"mask_and_scale": False, "decode_times": False, "concat_characters": Fals
 
 DRIFT: dict[str, dict[str, Any]] = {
     "padded": {},
-    "chunk shapes": {"chunks": [(10, 7, 9), (6, 13, 17), (31, 5, 4)]},
     "codecs": {
         "filters": [
             {"zlib": True, "shuffle": True},
@@ -31,8 +30,8 @@ DRIFT: dict[str, dict[str, Any]] = {
             {"zlib": True, "shuffle": False, "fletcher32": True},
         ]
     },
-    "both": {
-        "chunks": [(10, 7, 9), (9, 4, 17)],
+    "chunk shapes and codecs": {
+        "chunks": [(10, 7, 9), (6, 13, 17), (31, 5, 4), (9, 4, 17)],
         "filters": [{"zlib": True}, {}, {"zlib": True, "complevel": 9}],
     },
 }

@@ -15,18 +15,22 @@ import gridref
 from gridref.errors import InvalidRequestError, SourceChangedError
 from tests.by_name import by_name
 from tests.http_server import Site, serving
-from tests.integration.archives import assert_same_bits, read_raw, write_months
+from tests.integration.archives import assert_same_bits, flip, read_raw, write_months
 from tests.integration.test_cli import run
 from tests.programs import program, skip_or_fail
 from tests.s3_server import BUCKET, Bucket
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "here"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def months(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("months")
     write_months(folder, lengths=[90, 28])
     return folder
+
+
+@pytest.fixture
+def folder(months: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(months, tmp_path / "here")
 
 
 def build(folder: Path, **options: object) -> Path:
@@ -100,17 +104,6 @@ def test_a_recorded_identity_is_overridden_at_opening(folder: Path) -> None:
     assert_reads(there / "cube.gridref", there, identity="size")
 
 
-def flip(file: Path, offset: int) -> None:
-    """Change one byte, and keep size and times."""
-    status = file.stat()
-    with open(file, "r+b") as opened:
-        opened.seek(offset)
-        (byte,) = opened.read(1)
-        opened.seek(offset)
-        opened.write(bytes([byte ^ 1]))
-    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
 def test_content_is_compared_where_it_is_a_copy(folder: Path) -> None:
     build(folder, relative=True)
     there = copied(folder)
@@ -182,15 +175,8 @@ def test_unknown_identities(folder: Path) -> None:
 
 @pytest.mark.long
 def test_the_command_records_identities(folder: Path) -> None:
-    names = [
-        "month_00.nc",
-        "month_01.nc",
-        "--concat-dim",
-        "time",
-        "-o",
-        "cube.gridref",
-        "--overwrite",
-    ]
+    names = ["month_00.nc", "month_01.nc", "--concat-dim", "time", "-o", "cube.gridref"]
+    names.append("--overwrite")
     done = run("build", *names, "-q", "--relative", "--identity", "size", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert gridref.open_catalog(folder / "cube.gridref").snapshot.identity == "size"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,17 @@ def part(number: int) -> xr.Dataset:
     return ds
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> list[Path]:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parts")
     for number in range(3):
-        part(number).to_netcdf(tmp_path / f"part{number}.nc")
+        part(number).to_netcdf(folder / f"part{number}.nc")
+    return folder
+
+
+@pytest.fixture
+def files(written: Path, tmp_path: Path) -> list[Path]:
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     return sorted(tmp_path.glob("part*.nc"))
 
 
