@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from benchmarks import _check
 from benchmarks.__main__ import NAMES
 from benchmarks._figures import Figure
 
-ROOT = Path(__file__).parents[2]
 JOB = "door.whole_array"
 ROWS = [
     Figure("read", 2.0),
@@ -103,16 +100,17 @@ def test_rows_that_are_kept_replace_those_of_before(tmp_path: Path) -> None:
     assert _check.with_figures(page, rows) == shown
 
 
-def test_the_command_measures_and_keeps(tmp_path: Path) -> None:
+def test_the_command_measures_and_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept = tmp_path / "kept.json"
-    command = [sys.executable, "-m", "benchmarks._check", "projection", "--kept", str(kept)]
-    done = subprocess.run(
-        [*command, "--keep"], check=True, capture_output=True, text=True, cwd=ROOT
-    )
+    monkeypatch.setattr(_check, "take_two_cores", lambda: None)
+    assert _check.main(["projection", "--kept", str(kept), "--keep"]) == 0
     (rows,) = json.loads(kept.read_text()).values()
     ((row, entry),) = rows.items()
     assert entry["now"] > 0
-    assert re.search(rf"{re.escape(row)} +kept +- +now +{entry['now']:g}\n", done.stdout)
+    said = capsys.readouterr().out
+    assert re.search(rf"{re.escape(row)} +kept +- +now +{entry['now']:g}\n", said)
 
 
 def test_the_page_shows_what_is_kept() -> None:

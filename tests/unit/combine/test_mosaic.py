@@ -220,14 +220,6 @@ def test_tiles_of_other_dtypes_are_promoted_and_reported() -> None:
     assert done.report.of_cause("dtype")
 
 
-def test_gdal_scales_that_differ_between_tiles_are_a_problem() -> None:
-    first = tile(numbers(2, 2), 0, 0, attrs={"scales": [1.0, 2.0]})
-    other = tile(numbers(2, 2), 20, 0, attrs={"scales": [1.0, 3.0]})
-    with pytest.raises(CombineError) as error:
-        mosaic([first, other])
-    assert causes(error) == ["packing-differs"]
-
-
 def test_units_that_differ_are_a_problem_or_converted() -> None:
     a, b = numbers(2, 2), numbers(2, 2)
     tiles = [tile(a, 0, 0, attrs={"units": "km"}), tile(b, 20, 0, attrs={"units": "m"})]

@@ -4,17 +4,14 @@ import math
 
 import numpy as np
 import pytest
-import zarr
 
-import gridref
 from gridref.errors import NotRepresentableError
-from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking, bytes_codec
+from gridref.model.array import VirtualArray
+from gridref.model.encoding import Codec, Encoding, Unpacking, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.indexing import getitem
 from gridref.model.joining import concatenate, lay_out
-from gridref.model.manifest import ChunkManifest, Source
-from gridref.serve import views
+from gridref.model.manifest import ChunkManifest
 from gridref.serve.grids import (
     DEFAULT_COMPRESSOR,
     _copied_codecs,
@@ -371,55 +368,8 @@ def test_files_are_alike_but_for_the_last(edges: list[int], length: int | None) 
     assert _file_length(GridAxis.from_edges(edges)) == length
 
 
-@pytest.mark.parametrize(
-    ("shape", "chunks", "shards"),
-    [
-        ((10, 100), (1, 100), (4, 100)),
-        ((10, 100), (1, 10), (4, 100)),
-        ((10, 100), (10, 100), (10, 100)),
-        ((10, 100), (1, 99), (2, 198)),
-        ((5,), (5,), (5,)),
-        ((3, 3), (1, 1), (3, 3)),
-    ],
-)
-def test_shards_grow_from_the_last_axis(
-    monkeypatch: pytest.MonkeyPatch,
-    shape: tuple[int, ...],
-    chunks: tuple[int, ...],
-    shards: tuple[int, ...],
-) -> None:
-    monkeypatch.setattr(views, "SHARD_BYTES", 1600)
-    group = VirtualGroup({"v": cut(shape, chunks, "f4")})
-    store = gridref.open_store(group, "portable", shards="auto")
-    array = zarr.open_group(store, mode="r")["v"]
-    assert array.shards == shards
-
-
 @pytest.mark.parametrize("extent", [0, 1, 2, 9])
 @pytest.mark.parametrize("asked", [1, 2, 3, 100])
 def test_lengths_that_were_asked_for(extent: int, asked: int) -> None:
     grid = portable_grid(cut((extent,), (4,)), {"t": asked}, rectilinear=False, grow=False)
     assert grid.axes[0].uniform_length == max(1, min(asked, extent))
-
-
-@pytest.mark.parametrize("first", [4, 6, 7, 8])
-def test_files_whose_last_chunks_are_cut(first: int) -> None:
-    """Chunks of 4 elements: the last of a file has what is left, so that the grid is uneven."""
-    parts = []
-    for n in (first, 5):
-        dtype = np.dtype("u1")
-        encoding = Encoding((4,), dtype, (bytes_codec(dtype),), EdgePolicy.TRUNCATED)
-        sizes = [min(4, n - start) for start in range(0, n, 4)]
-        manifest = ChunkManifest.from_columns(
-            [Source("/nowhere")],
-            offset=np.cumsum([0, *sizes[:-1]]),
-            length=np.array(sizes),
-        )
-        parts.append(
-            VirtualArray.of_one_block(
-                (n,), dtype, encoding=encoding, manifest=manifest, dims=("x",)
-            )
-        )
-    whole = concatenate(parts, 0)
-    edges = native_grid(whole, whole.encodings[0]).axes[0].edges().tolist()
-    assert edges == [min(4, first - start) for start in range(0, first, 4)] + [4, 1]

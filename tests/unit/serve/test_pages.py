@@ -14,7 +14,6 @@ import zarr
 import gridref
 import gridref.serve.pages
 from gridref.api.readable import reader_for
-from gridref.codecs import encode_chunk, gzip_from_zlib
 from gridref.errors import ReadError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec
@@ -220,15 +219,6 @@ def test_the_deflate_data_is_the_stored_one(tmp_path, monkeypatch):
     np.testing.assert_array_equal(zarr.open_group(store, mode="r")["v"][...], values)
 
 
-def test_the_size_is_known_without_reading():
-    array = chunked_array(STORED, (4, 3), ("t", "x"), compressed=True)
-    found = KeySpace(VirtualGroup({"a": array}), GZIP).resolve("a/c/2/2")
-    assert found is not None
-    segment = found.segments[0]
-    assert isinstance(segment, RewrappedSegment)
-    assert found.n_bytes == segment.held.n_bytes + 12
-
-
 @pytest.mark.parametrize("edge", list(EdgePolicy))
 @pytest.mark.parametrize("dtype", ["i4", "u1", "f8", "S3", [("a", "<f4"), ("b", "S2")]])
 def test_every_chunk_decodes_to_the_same(edge, dtype):
@@ -309,17 +299,6 @@ def test_shuffled_and_unfiltered_chunks_are_encoded():
         )
         options = ViewOptions(View.PORTABLE, compressor="gzip", chunks={"x": 4})
         assert isinstance(segment_of(array, "0", options), DecodedSegment)
-
-
-@pytest.mark.parametrize("n_behind", [0, 1, 2, 5, 300])
-def test_what_follows_a_stream_is_left_out(n_behind):
-    values = np.arange(50, dtype="u1")
-    stream = zlib.compress(values.tobytes(), 6) + b"\7" * n_behind
-    member = gzip_from_zlib(stream, values)
-    assert gzip.decompress(member) == values.tobytes()
-    assert len(member) == len(stream) + 12
-    if not n_behind:
-        assert len(member) == len(encode_chunk(values, (Codec("bytes"), Codec.of("gzip", level=6))))
 
 
 def test_a_damaged_chunk_is_an_error(tmp_path):

@@ -190,6 +190,13 @@ def test_shards_of_a_size(
     assert [axis.uniform_length for axis in shown.metadata.grid.axes] == lengths
 
 
+def test_shards_may_overhang_the_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "SHARD_BYTES", 1600)
+    options = ViewOptions(View.PORTABLE, shards="auto")
+    shown = show(cut((10, 100), (1, 99), "f4"), options)
+    assert [axis.uniform_length for axis in shown.metadata.grid.axes] == [2, 198]
+
+
 def test_which_types_zarr_lacks() -> None:
     assert why_not_zarr(part(4, 2)) is None
     odd = cut((4,), (2,), "V3").with_changes(dtype=np.dtype([("a", "O")]))
@@ -244,7 +251,9 @@ def test_the_grid_of_the_stored_chunks() -> None:
     assert native_edges(part(6, 4)) == [4, 2]
     assert native_edges(concatenate([part(8, 4), part(6, 4)], 0)) == [4, 4, 4, 2]
     assert native_edges(concatenate([part(8, 4), part(6, 3)], 0)) == [4, 4, 3, 3]
-    assert native_edges(concatenate([part(6, 4, **short), part(5, 4, **short)], 0)) == [4, 2, 4, 1]
+    for first, edges in ((4, [4]), (6, [4, 2]), (7, [4, 3]), (8, [4, 4])):
+        files = [part(first, 4, **short), part(5, 4, **short)]
+        assert native_edges(concatenate(files, 0)) == [*edges, 4, 1]
     assert native_edges(getitem(part(8, 4), np.s_[4:])) == [4]
     assert native_edges(getitem(part(10, 4), np.s_[4:])) == [4, 2]
     assert native_edges(getitem(part(10, 4), np.s_[:8])) == [4, 4]
