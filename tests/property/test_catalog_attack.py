@@ -94,15 +94,21 @@ def _break(*arguments: object) -> None:
     raise RecursionError("not an error of ours")
 
 
+def _changed(catalog: Path, folder: Path, change: Callable[[Any], object]) -> Path:
+    changed = shutil.copytree(catalog, folder / "changed.gridref")
+    document = json.loads((changed / "gridref.json").read_text())
+    change(document["snapshot"])
+    sign(document)
+    (changed / "gridref.json").write_text(json.dumps(document))
+    return changed
+
+
 @pytest.mark.parametrize("name", ["\0 0.nc", "\ud800.nc", "a\0b/0.nc"])
 def test_addresses_that_are_none_are_errors_of_ours(tmp_path: Path, name: str) -> None:
     """Prefixes of addresses may be any text of JSON."""
-    changed = make_catalog(tmp_path)
-    root = changed / "gridref.json"
-    document = json.loads(root.read_text())
-    document["snapshot"]["prefixes"] = [name]
-    sign(document)
-    root.write_text(json.dumps(document))
+    changed = _changed(
+        make_catalog(tmp_path), tmp_path, lambda snapshot: snapshot.update(prefixes=[name])
+    )
     for door in ("own reader", "engine", "portable"):
         with pytest.raises(GridrefError):
             DOORS[door](changed, "a")
@@ -114,16 +120,16 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_catalogs(tmp_path_factory.mktemp("kinds"))[1]
 
 
-def _unpacking(document: Any) -> Any:
-    return next(e for e in document["snapshot"]["encodings"] if "unpacking" in e)["unpacking"]
+def _unpacking(snapshot: Any) -> Any:
+    return next(e for e in snapshot["encodings"] if "unpacking" in e)["unpacking"]
 
 
-def _array(document: Any) -> Any:
-    return document["snapshot"]["root"]["arrays"]["packed"]
+def _array(snapshot: Any) -> Any:
+    return snapshot["root"]["arrays"]["packed"]
 
 
-def _part(document: Any) -> Any:
-    return document["snapshot"]["parts"][0]
+def _part(snapshot: Any) -> Any:
+    return snapshot["parts"][0]
 
 
 HOSTILE_MEMBERS: dict[str, Callable[[Any], object]] = {
@@ -136,12 +142,12 @@ HOSTILE_MEMBERS: dict[str, Callable[[Any], object]] = {
     "axes": lambda d: _array(d).update(axes=[-1, 0]),
     "encodings": lambda d: _array(d).update(encodings=[10**6]),
     "no encodings": lambda d: _array(d).pop("encodings"),
-    "elements": lambda d: [e.update(data_type="string") for e in d["snapshot"]["encodings"]],
-    "commits": lambda d: d["snapshot"].update(log=[]),
-    "way up": lambda d: d["snapshot"].update(id="../../x"),
-    "parents": lambda d: d["snapshot"]["log"][0].update(parent="\0"),
-    "recipe": lambda d: d["snapshot"].update(recipe={"labels": 1}),
-    "no recipe": lambda d: d["snapshot"].update(recipe=[1]),
+    "elements": lambda d: [e.update(data_type="string") for e in d["encodings"]],
+    "commits": lambda d: d.update(log=[]),
+    "way up": lambda d: d.update(id="../../x"),
+    "parents": lambda d: d["log"][0].update(parent="\0"),
+    "recipe": lambda d: d.update(recipe={"labels": 1}),
+    "no recipe": lambda d: d.update(recipe=[1]),
     "rows": lambda d: [_part(d)[n].update(n_rows=1) for n in ("chunks", "statistics")],
 }
 
@@ -149,11 +155,7 @@ HOSTILE_MEMBERS: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("member", HOSTILE_MEMBERS)
 def test_members_of_other_kinds_are_refused(grown: Path, tmp_path: Path, member: str) -> None:
     """Wherever something is wrong, it ends in an error of ours: also in changing the catalog."""
-    changed = shutil.copytree(grown, tmp_path / "changed.gridref")
-    document = json.loads((changed / "gridref.json").read_text())
-    HOSTILE_MEMBERS[member](document)
-    sign(document)
-    (changed / "gridref.json").write_text(json.dumps(document))
+    changed = _changed(grown, tmp_path, HOSTILE_MEMBERS[member])
     new_file = grown.parent / "new.nc"
     with pytest.raises(GridrefError):
         _use_all(changed, new_file)
@@ -161,14 +163,13 @@ def test_members_of_other_kinds_are_refused(grown: Path, tmp_path: Path, member:
 
 def test_statistics_of_contradicting_blocks_are_refused(grown: Path, tmp_path: Path) -> None:
     """Blocks count into encodings that the description does not have."""
-    changed = shutil.copytree(grown, tmp_path / "changed.gridref")
-    document = json.loads((changed / "gridref.json").read_text())
-    encodings = document["snapshot"]["root"]["arrays"]["time"]["encodings"]
-    assert len(encodings) > 1
-    del encodings[1:]
-    sign(document)
-    (changed / "gridref.json").write_text(json.dumps(document))
-    catalog = gridref.open_catalog(changed)
+
+    def keep_one(snapshot: Any) -> None:
+        encodings = snapshot["root"]["arrays"]["time"]["encodings"]
+        assert len(encodings) > 1
+        del encodings[1:]
+
+    catalog = gridref.open_catalog(_changed(grown, tmp_path, keep_one))
     with pytest.raises(CatalogCorruptError, match="blocks-"):
         catalog.scan_values()
 
@@ -178,24 +179,15 @@ def test_what_is_said_of_compressing_is_not_needed_for_reading(
     catalog: Path, tmp_path: Path, level: object
 ) -> None:
     expected = DOORS["engine"](catalog, "a")
-    changed = shutil.copytree(catalog, tmp_path / "changed.gridref")
-    document = json.loads((changed / "gridref.json").read_text())
-    for encoding in document["snapshot"]["encodings"]:
-        for codec in encoding["codecs"]:
-            if codec["name"] == "numcodecs.zlib":
-                codec["configuration"] = {"level": level}
-    sign(document)
-    (changed / "gridref.json").write_text(json.dumps(document))
+
+    def state_level(snapshot: Any) -> None:
+        for encoding in snapshot["encodings"]:
+            for codec in encoding["codecs"]:
+                if codec["name"] == "numcodecs.zlib":
+                    codec["configuration"] = {"level": level}
+
+    changed = _changed(catalog, tmp_path, state_level)
     assert (DOORS["engine"](changed, "a") == expected).all()
-
-
-def _changed(catalog: Path, folder: Path, change: Callable[[Any], object]) -> Path:
-    changed = shutil.copytree(catalog, folder / "changed.gridref")
-    document = json.loads((changed / "gridref.json").read_text())
-    change(document["snapshot"])
-    sign(document)
-    (changed / "gridref.json").write_text(json.dumps(document))
-    return changed
 
 
 def test_extents_are_whole_numbers(grown: Path, tmp_path: Path) -> None:

@@ -55,16 +55,6 @@ def test_arrays_of_nothing_and_of_one(shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(read_slowly(flipped), np.flip(values, axis))
 
 
-def test_chunks_between_the_steps_of_a_slice_are_not_touched() -> None:
-    pieces = project_slice(GridAxis.uniform(10, 2), Progression(0, 5, 2))
-    assert pieces.chunk.tolist() == [0, 2]
-    assert pieces.count.tolist() == [1, 1]
-
-
-def test_nothing_of_an_axis_touches_no_chunk() -> None:
-    assert project_slice(GridAxis.uniform(10, 2), Progression(3, 1, 0)).chunk.tolist() == []
-
-
 @pytest.mark.parametrize("selection", [Progression(-1, 1, 2), Progression(9, 1, 2)])
 def test_elements_outside_of_an_axis(selection: Progression) -> None:
     with pytest.raises(InvalidRequestError, match="of an axis of 10"):

@@ -56,14 +56,6 @@ def test_selections_equal_numpy(key: tuple[Any, ...], edge: EdgePolicy) -> None:
     np.testing.assert_array_equal(read_slowly(result), expected)
 
 
-def test_a_slice_forgets_chunks_and_manifests_that_it_does_not_hit() -> None:
-    joined = concatenate([array(), array(), array()], 0)
-    middle = isel(joined, {"time": slice(30, 40)})
-    assert (middle.n_blocks, len(middle.manifests)) == (1, 1)
-    assert middle.blocks.origin[0, 0] == 2
-    assert middle.blocks.stored_shape[0, 0] == 15
-
-
 @pytest.mark.parametrize(
     "selection", [{"y": 0}, {"time": 23}, {"time": 0.5}, {"time": slice(0, 1, 0)}]
 )
