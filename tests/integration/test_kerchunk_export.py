@@ -236,10 +236,12 @@ def test_small_arrays_that_were_never_written_read_as_in_h5py(tmp_path: Path) ->
         file.create_dataset("crs", (), "<i4", fillvalue=-2147483647)
         file.create_dataset("some", (5,), ">f8", fillvalue=9.5, chunks=(2,), maxshape=(None,))
         file["some"][2:4] = 1
+        file.create_dataset("negative", (3,), "<f4", fillvalue=-0.0, chunks=(2,))
     document = to_kerchunk(gridref.scan(tmp_path / "a.h5"))
     with h5py.File(tmp_path / "a.h5") as file, opened(document) as group:
-        for name in ("crs", "some"):
+        for name in ("crs", "some", "negative"):
             np.testing.assert_array_equal(group[name][...], file[name][...])
+        assert np.signbit(group["negative"][...]).all()
 
 
 SIXTEEN_BITS = {"id": "fixedscaleoffset", "scale": 100, "offset": 10, "astype": "<i2"}

@@ -135,7 +135,7 @@ def _fill_value(metadata: ArrayMetadata, is_complete: bool) -> Any:
     absent = _to_json(metadata.fill_value, dtype)
     stated = None if masked is None else _to_json(masked, dtype)
     read_as = _to_json(zero_of(dtype), dtype) if stated is None else stated
-    if not is_complete and read_as != absent:
+    if not is_complete and json.dumps(read_as) != json.dumps(absent):  # 0.0 is not -0.0
         raise NotRepresentableError("absent chunks read as a value that is not its _FillValue")
     return stated
 
