@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml constraints.txt
 	    "$$python" -m venv --clear $(VENV); \
 	fi
 	@echo "Installing gridref into $(VENV) (the first time takes a minute or more)"
-	@tools/install $(BIN)/python -c constraints.txt -e ".[all,dev]"
+	@tools/install $(BIN)/python $(VENV) -c constraints.txt -e ".[all,dev]"
 	@touch $@
 
 demo: env ## open the sample files as one cube and compare every value; ARGS=--serve shows it
