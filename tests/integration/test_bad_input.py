@@ -402,16 +402,14 @@ class Breaking(MemoryFileSystem):
         return super().info(path, **kwargs)
 
 
-@pytest.fixture
-def breaking(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def breaking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A catalog of a file on a filesystem that breaks."""
+    folder = tmp_path_factory.mktemp("breaking")
     fsspec.register_implementation("breaking", Breaking, clobber=True)
-    fsspec.filesystem("breaking").pipe_file("/in/a.nc", write(tmp_path / "a.nc").read_bytes())
-    gridref.build(["breaking://in/a.nc"], tmp_path / "cube.gridref")
-    try:
-        yield tmp_path / "cube.gridref"
-    finally:
-        Breaking.error = None
+    fsspec.filesystem("breaking").pipe_file("/in/a.nc", write(folder / "a.nc").read_bytes())
+    gridref.build(["breaking://in/a.nc"], folder / "cube.gridref")
+    return folder / "cube.gridref"
 
 
 @pytest.mark.long(but=14)
@@ -430,11 +428,11 @@ def breaking(tmp_path: Path) -> Iterator[Path]:
     ids=repr,
 )
 def test_no_exception_of_a_filesystem_reads_as_fill(
-    breaking: Path, door: str, error: Exception
+    breaking: Path, door: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Breaking.error = error
-    assert_refused(DOORS[door], breaking)
-    Breaking.error = None
+    with monkeypatch.context() as patch:
+        patch.setattr(Breaking, "error", error)
+        assert_refused(DOORS[door], breaking)
     np.testing.assert_array_equal(DOORS[door](breaking, "a"), VALUES)
 
 

@@ -158,17 +158,18 @@ def test_every_view_reads_it(path: Path, view: str) -> None:
     np.testing.assert_array_equal(xr.open_zarr(store, chunks=None).v.values, VALUES)
 
 
-def test_the_native_view_needs_no_import(path: Path, tmp_path: Path) -> None:
+def test_programs_open_catalogs_without_an_import(path: Path, tmp_path: Path) -> None:
     gridref.build([path], tmp_path / "c.gridref")
     code = (
-        "import xarray as xr, sys\n"
+        "import sys, xarray as xr, zarr\n"
         "assert 'gridref' not in sys.modules\n"
-        "options = {'gridref': {'view': 'native'}}\n"
         f"url = 'gridref::file://{tmp_path}/c.gridref'\n"
-        "print(xr.open_zarr(url, chunks=None, storage_options=options).v.values.tolist())\n"
+        "for options in ({'gridref': {'view': 'native'}}, None):\n"
+        "    print(xr.open_zarr(url, chunks=None, storage_options=options).v.values.tolist())\n"
+        "print(zarr.open_group(url, mode='r')['v'].metadata.codecs[0].to_dict()['name'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(VALUES.tolist())
+    assert done.stdout.splitlines() == [str(VALUES.tolist())] * 2 + ["gridref.direct"]
 
 
 def test_references_hold_it_decoded(path: Path) -> None:

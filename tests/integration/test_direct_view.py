@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,22 +58,6 @@ def codec_names(array: zarr.Array[Any]) -> set[str]:
     """Names of all codecs in an array's ``zarr.json``, at any depth."""
     text = json.dumps(array.metadata.to_dict(), default=str)
     return {entry.split('"')[0] for entry in text.split('"name": "')[1:]}
-
-
-def test_open_zarr_needs_no_import(cube: Cube) -> None:
-    code = (
-        "import sys, xarray, zarr\n"
-        "assert 'gridref' not in sys.modules\n"
-        f"ds = xarray.open_zarr({cube.url!r}, chunks=None)\n"
-        f"z = zarr.open_group({cube.url!r}, mode='r')['v']\n"
-        "print(z.metadata.codecs[0].to_dict()['name'], float(ds.v.values.sum()), float(z[:].sum()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True
-    )
-    name, *sums = done.stdout.split()
-    assert name == "gridref.direct"
-    assert sums == [str(float(cube.values.sum()))] * 2
 
 
 @pytest.mark.parametrize("fused", [False, True])

@@ -267,6 +267,7 @@ def test_disagreement_lists_every_problem(tmp_path: Path) -> None:
     assert f"all files are in {tmp_path}/" in str(caught.value)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("name", "dim"),
     [("acorn_turq_hourly", "TIME"), ("hadgem3_pr_uneven", "time"), ("roms_his_4", "ocean_time")],

@@ -130,6 +130,7 @@ def test_without_h5py_only_comparing_hdf5_files_fails(folder: Path) -> None:
     assert "comparing with HDF5 files needs h5py: pip install 'gridref[verify]'" in message
 
 
+@pytest.mark.long
 def test_without_h5py_the_demonstration_says_what_it_left_out(tmp_path: Path) -> None:
     code = (
         "import runpy, sys; sys.modules['h5py'] = None;"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,12 @@ GRIDS: dict[str, tuple[list[float], ...]] = {
     "finer": ([0, 10, 20], [0, 5, 10, 15, 20], [20]),
     "apart": ([1, 2], [3, 4], [5, 6]),
     "unsorted": ([3, 1, 2], [2, 3, 1], [1, 5, 3]),
+}
+
+ENCODINGS: dict[str, dict[str, Any]] = {
+    "f4": {"dtype": "f4"},
+    "packed": {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9},
+    "i4": {"dtype": "i4"},
 }
 
 
@@ -77,18 +84,16 @@ def assert_same(found: xr.Dataset, expected: xr.Dataset) -> None:
         np.testing.assert_array_equal(found[name].values, variable.values, str(name))
 
 
-@pytest.mark.long(but=16)
+@pytest.mark.long(but=12)
 @pytest.mark.parametrize("join", JOINS)
-@pytest.mark.parametrize("grids", list(GRIDS))
 @pytest.mark.parametrize(
-    "encoding",
-    [{"dtype": "f4"}, {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9}, {"dtype": "i4"}],
-    ids=["f4", "packed", "i4"],
+    ("grids", "encoding"),
+    [*product(GRIDS, ["packed"]), *product(["wider", "apart"], ["f4", "i4"])],
 )
 def test_unlike_grids_are_joined_like_xarray(
-    tmp_path: Path, join: str, grids: str, encoding: dict[str, Any]
+    tmp_path: Path, join: str, grids: str, encoding: str
 ) -> None:
-    files = write(tmp_path, GRIDS[grids], encoding)
+    files = write(tmp_path, GRIDS[grids], ENCODINGS[encoding])
     expected = expected_of(files, join=join, compat="override")
     assert_same(cube_of(files, tmp_path, join=join), expected)
 
@@ -143,8 +148,7 @@ def test_exact_is_the_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize("join", JOINS)
 def test_drift_of_packing_and_grid_together(tmp_path: Path, join: str) -> None:
     (tmp_path / "b").mkdir()
-    packed = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9}
-    one = write(tmp_path, GRIDS["shifted"][:1], packed)
+    one = write(tmp_path, GRIDS["shifted"][:1], ENCODINGS["packed"])
     two = write(tmp_path / "b", GRIDS["shifted"][1:], {"dtype": "i4", "_FillValue": 99})
     files = [*one, *two]
     expected = expected_of(files, join=join, compat="override")

@@ -267,11 +267,10 @@ def test_one_grid_needs_no_group(archive: Path, tmp_path: Path) -> None:
 BANDS = ["B02", "B03", "B8A"]
 
 
-@pytest.fixture
-def bands(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def bands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file for each band of each tile and date, one band of which is missing once."""
-    folder = tmp_path / "bands"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("bands")
     for date, tiles in DATES.items():
         for tile in tiles:
             row, column, shape = TILES[tile]

@@ -269,7 +269,7 @@ def files(shared_data: Path) -> list[Path]:
 
 
 def test_some_published_hostile_files(files: list[Path]) -> None:
-    outcomes = try_files(files[::20])
+    outcomes = try_files(files[::40])
     assert {name: broke for name, (broke, _) in outcomes.items() if broke} == {}
 
 
