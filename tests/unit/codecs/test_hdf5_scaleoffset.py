@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,22 @@ def test_floats_that_do_not_shrink(file):
 def test_constant_floats(file):
     values = np.full((5, 13), 2.5, "f8")
     check(file.create_dataset("v", data=values, chunks=(5, 13), scaleoffset=3))
+
+
+def test_a_fill_value_is_stated_by_the_number_1(file):
+    """By any other one, its bits are those of the largest distance, as for HDF5."""
+    values = np.array([5, 6, 7, 99], "i4")
+    options = {"chunks": (4,), "scaleoffset": 0, "fillvalue": 99}
+    dataset = file.create_dataset("v", data=values, **options)
+    check(dataset)
+    encoded = dataset_encoding(dataset)
+    *before, codec = encoded.codecs
+    stated = list(codec.configuration["cd_values"])
+    assert stated[7] == 1
+    stated[7] = 2
+    other = replace(encoded, codecs=(*before, Codec.of(codec.name, cd_values=stated)))
+    raw, mask, _ = next(stored_chunks(dataset))
+    np.testing.assert_array_equal(decode_chunk(raw, other, filter_mask=mask), [5, 6, 7, 8])
 
 
 def test_below_other_filters(file):
