@@ -48,57 +48,6 @@ def test_listing(filesystem: fsspec.AbstractFileSystem) -> None:
         filesystem.ls("nothing")
 
 
-def test_find_info_cat_and_open_agree(filesystem: fsspec.AbstractFileSystem) -> None:
-    found = filesystem.find("", detail=True)
-    assert {path for path in found if path.endswith("zarr.json")} == {
-        "zarr.json",
-        *(f"{name}/zarr.json" for name in ("time", "lat", "lon", "tas", "pr")),
-    }
-    assert any(path.startswith("tas/c/") for path in found)
-    contents = filesystem.cat(list(found))
-    for path, entry in found.items():
-        data = contents[path]
-        assert entry["size"] == len(data) == filesystem.info(path)["size"]
-        assert filesystem.exists(path)
-        assert filesystem.isfile(path)
-        assert not filesystem.isdir(path)
-        with filesystem.open(path) as file:
-            assert file.read() == data
-            file.seek(-3, 2)
-            assert file.read() == data[-3:]
-    assert sorted(filesystem.glob("tas/**/*")) == sorted(
-        {*(path for path in found if path.startswith("tas/")), *folders(found, "tas/")}
-    )
-
-
-def folders(paths: object, head: str) -> set[str]:
-    """Every folder below `head` that holds one of the paths."""
-    return {
-        "/".join(parts[:depth])
-        for path in paths  # type: ignore[attr-defined]
-        if path.startswith(head)
-        for parts in [path.split("/")]
-        for depth in range(2, len(parts))
-    }
-
-
-def test_ranges(filesystem: fsspec.AbstractFileSystem) -> None:
-    path = next(path for path in filesystem.find("tas") if "/c/" in path)
-    whole = filesystem.cat_file(path)
-    assert filesystem.cat_file(path, start=5, end=20) == whole[5:20]
-    assert filesystem.cat_file(path, start=5) == whole[5:]
-    assert filesystem.cat_file(path, start=-7) == whole[-7:]
-    assert filesystem.cat_file(path, end=-7) == whole[:-7]
-    assert filesystem.cat_file(path, start=len(whole) + 5, end=len(whole) + 9) == b""
-    assert filesystem.cat_ranges([path] * 3, [0, 3, 9], [2, 8, 12]) == [
-        whole[0:2],
-        whole[3:8],
-        whole[9:12],
-    ]
-    assert filesystem.head(path, 4) == whole[:4]
-    assert filesystem.tail(path, 4) == whole[-4:]
-
-
 @pytest.mark.parametrize(
     "path", ["tas/c/9/9/9", "nothing", "tas/c/00/0/0", "../etc/passwd", "tas/c/-1/0/0"]
 )

@@ -661,6 +661,7 @@ def test_every_broken_file_is_reported_once(broken: Path) -> None:
     assert "directory" in failed["3.nc"]
     assert damaged.message.startswith("codec numcodecs.zlib: ")
     assert (damaged.place.variable, damaged.place.chunk) == ("more", (0,))
+    assert str(damaged.place.source).endswith("/6.nc")
     assert not damaged.is_label
     unread = {path for path, reason in result.not_compared if reason == NOT_READ}
     assert unread == {"lat", "lon", "area", "elangle"}  # which the first file holds for all
@@ -677,6 +678,7 @@ def test_the_command_groups_broken_files_by_reason(broken: Path) -> None:
     assert "/0.nc" in told(done)
     assert "4 files cannot be read" in told(done)
     assert "differs codec numcodecs.zlib: " in told(done)
+    assert "1 chunk differs" in told(done)
     done = verified(broken, "--all", "--json")
     assert done.returncode == 1
     found = json.loads(done.stdout)
