@@ -1043,19 +1043,17 @@ def test_mutated_index_files(files: list[Path], lists: Callable[[Path], str], se
         assert_nothing_wrong(group, files[1])
 
 
-N_FILES = 24
-N_LEVELS = 20
 UPPER_FIELDS = ("t", "u", "v", "q", "gh", "w", "r")
 SURFACE = ("2t", "2d", "10u", "10v", "sp", "tcc")
 
 
-def many_fields(path: Path, hour: int, levels: int = N_LEVELS) -> Path:
+def many_fields(path: Path, hour: int) -> Path:
     """A file like HRRR's of one step: levels, 2 m and 10 m, and two windows of precipitation."""
     begin = {"dataDate": 20240301, "dataTime": 0}
     fields = [
         {"shortName": name, "typeOfLevel": "isobaricInhPa", "level": 1000 - 25 * level}
         for name in UPPER_FIELDS
-        for level in range(levels)
+        for level in range(2)
     ]
     fields += [{"shortName": name} for name in SURFACE]
     windows = [{"shortName": "tp", "stepRange": f"{at}-{hour}"} for at in (0, max(hour - 1, 0))]
@@ -1067,15 +1065,6 @@ def many_fields(path: Path, hour: int, levels: int = N_LEVELS) -> Path:
         ),
         *(field(seed=1000 * hour + 999, **begin, **keys) for keys in windows if hour),
     )
-
-
-@pytest.fixture(scope="module")
-def day(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """24 files of 148 messages."""
-    folder = tmp_path_factory.mktemp("day")
-    return [
-        many_fields(folder / f"hrrr.t00z.wrfprsf{hour:02}.grib2", hour) for hour in range(N_FILES)
-    ]
 
 
 def assert_same_day(cube: Catalog, files: list[Path]) -> None:
@@ -1105,21 +1094,13 @@ def places_of(about: dict[str, Any]) -> list[str]:
     return both if length > 1 else [*both, f"{kind}/accum_1h/{name}"]
 
 
-@pytest.mark.long
-def test_a_day_becomes_a_cube(day: list[Path], tmp_path: Path) -> None:
-    cube = built(day, tmp_path / "day.gridref")
-    assert cube["isobaricInhPa/t"].shape == (1, N_FILES, N_LEVELS, 3, 4)
-    assert_same_day(cube, day)
-    assert not cube.verify().differences
-
-
 def built(files: list[Path], address: Path) -> Catalog:
     gridref.build(files, address)
     return gridref.open_catalog(address)
 
 
 def some(folder: Path, hours: range) -> list[Path]:
-    return [many_fields(folder / f"hrrr.wrfprsf{hour:02}.grib2", hour, levels=2) for hour in hours]
+    return [many_fields(folder / f"hrrr.wrfprsf{hour:02}.grib2", hour) for hour in hours]
 
 
 def test_files_are_appended_as_they_appear(tmp_path: Path) -> None:

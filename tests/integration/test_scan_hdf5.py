@@ -7,6 +7,7 @@ import io
 import os
 import warnings
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -260,24 +261,24 @@ def test_types(tmp_path: Path) -> None:
     assert not any(finding.fate is Fate.SKIPPED for finding in group.report)
 
 
-@pytest.mark.parametrize(("precision", "offset"), [(12, 0), (9, 4), (16, 0), (1, 15)])
-@pytest.mark.parametrize("base", ["STD_I16LE", "STD_U16BE"])
-def test_odd_integers(tmp_path: Path, base: str, precision: int, offset: int) -> None:
+def test_odd_integers(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
+    values = np.array([0, 1, -1, 5, -7, 100, -2048, 2047]).astype("i2")
+    space = h5s.create_simple((8,))
+    bits = [(12, 0), (9, 4), (16, 0), (1, 15)]
     with h5py.File(path, "w") as file:
-        for name, chunk in (("contiguous", None), ("nbit", (3,))):
-            kind = getattr(h5py.h5t, base).copy()
+        for base, (precision, offset) in product((h5t.STD_I16LE, h5t.STD_U16BE), bits):
+            kind = base.copy()
             kind.set_precision(precision)
             kind.set_offset(offset)
-            creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-            if chunk:
-                creation.set_chunk(chunk)
-                creation.set_filter(h5py.h5z.FILTER_NBIT, h5py.h5z.FLAG_MANDATORY)
-            space = h5py.h5s.create_simple((8,))
-            made = h5py.h5d.create(file.id, name.encode(), kind, space, creation)
-            values = np.array([0, 1, -1, 5, -7, 100, -2048, 2047]).astype("i2")
-            made.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
-    assert_equals_h5py(path)
+            nbit = h5p.create(h5p.DATASET_CREATE)
+            nbit.set_chunk((3,))
+            nbit.set_filter(h5py.h5z.FILTER_NBIT, h5py.h5z.FLAG_MANDATORY)
+            for name, creation in (("contiguous", None), ("nbit", nbit)):
+                about = f"{name} {kind.get_sign()} {precision} {offset}"
+                made = h5d.create(file.id, about.encode(), kind, space, creation)
+                made.write(h5s.ALL, h5s.ALL, values)
+    assert len(assert_equals_h5py(path).arrays) == 16
 
 
 @pytest.mark.parametrize("shape", [(), (2,)])
@@ -530,20 +531,22 @@ def padded_strings(size: int, padding: int) -> Any:
 
 # ---- attributes -------------------------------------------------------------------------
 @pytest.mark.parametrize("libver", LIBVERS)
-@pytest.mark.parametrize("code", [*"bhilBHILefdFD?", ">i2", ">f4", ">c8"])
-def test_numbers_are_attributes(tmp_path: Path, libver: str, code: str) -> None:
-    values = np.arange(6).reshape(2, 3).astype(code)
+def test_numbers_are_attributes(tmp_path: Path, libver: str) -> None:
+    codes = [*"bhilBHILefdFD?", ">i2", ">f4", ">c8"]
     with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
-        file.attrs["many"] = values
-        file.attrs["one"] = values[1, 1]
-        file.attrs["alone"] = values[1, 1:2]
-        file.attrs["none"] = h5py.Empty(values.dtype)
-    attrs = scan(tmp_path / "a.h5").attrs
-    native = values.astype(values.dtype.newbyteorder("="))
-    assert why_different(attrs["many"], native) is None
-    assert attrs["one"] == attrs["alone"] == native[1, 1]
-    assert type(attrs["one"]) is type(native[1, 1])
-    assert attrs["none"].shape == (0,)
+        for code in codes:
+            values = np.arange(6).reshape(2, 3).astype(code)
+            attrs = file.create_group(code).attrs
+            attrs["many"], attrs["one"], attrs["alone"] = values, values[1, 1], values[1, 1:2]
+            attrs["none"] = h5py.Empty(values.dtype)
+    group = scan(tmp_path / "a.h5")
+    for code in codes:
+        attrs, values = group[code].attrs, np.arange(6).reshape(2, 3).astype(code)
+        native = values.astype(values.dtype.newbyteorder("="))
+        assert why_different(attrs["many"], native) is None
+        assert attrs["one"] == attrs["alone"] == native[1, 1]
+        assert type(attrs["one"]) is type(native[1, 1])
+        assert attrs["none"].shape == (0,)
 
 
 @pytest.mark.parametrize("libver", LIBVERS)
@@ -771,36 +774,38 @@ def fill_ragged(dataset: Any, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("libver", LIBVERS)
-@pytest.mark.parametrize("dtype", ["<i2", ">f8", "S3", "?", "c8", [("a", ">i4"), ("b", "<f4")]])
-def test_sequences_are_ragged_arrays(tmp_path: Path, libver: str, dtype: Any) -> None:
-    base = np.dtype(dtype)
-    kind = h5py.vlen_dtype(base)
+def test_sequences_are_ragged_arrays(tmp_path: Path, libver: str) -> None:
+    dtypes: list[Any] = ["<i2", ">f8", "S3", "?", "c8", [("a", ">i4"), ("b", "<f4")]]
     with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
-        file.create_dataset("contiguous", (5,), kind)
-        file.create_dataset("chunked", (3, 4), kind, chunks=(2, 3), maxshape=(None, 4))
-        file.create_dataset("zipped", (7,), kind, chunks=(2,), compression="gzip", shuffle=True)
-        file.create_dataset("scalar", (), kind)
-        file.create_dataset("never", (2, 3), kind)
-        file.create_dataset("empty", (0, 3), kind)
-        for name in ("contiguous", "chunked", "zipped", "scalar"):
-            if base.names is None:
-                fill_ragged(file[name], base)
-            else:
-                rows = np.zeros(2, base)
-                rows["a"], rows["b"] = [1, -2], 0.5
-                file[name][(0,) * file[name].ndim] = rows
-        file["chunked"].attrs["units"] = "m"
-    group = scanned_rightly(tmp_path / "a.h5")
-    elements, sizes = array_of(group, "chunked"), array_of(group, "chunked_row_size")
-    assert elements.dims == ("chunked_obs",)
-    assert elements.attrs == {"units": "m"}
-    assert (sizes.dtype, sizes.shape) == (np.int64, (3, 4))
-    assert sizes.attrs == {"sample_dimension": "chunked_obs"}
-    assert read_slowly(sizes).sum() == elements.shape[0]
-    assert array_of(group, "never").shape == (0,)
-    finding = next(finding for finding in group.report if finding.path == "/chunked")
-    assert finding.fate is Fate.INLINED
-    assert finding.reason == "variable-length sequences, whose lengths are in chunked_row_size"
+        for number, base in enumerate(map(np.dtype, dtypes)):
+            kind, group = h5py.vlen_dtype(base), file.create_group(f"{number}")
+            group.create_dataset("contiguous", (5,), kind)
+            group.create_dataset("chunked", (3, 4), kind, chunks=(2, 3), maxshape=(None, 4))
+            group.create_dataset("zipped", (7,), kind, chunks=(2,), compression=1, shuffle=True)
+            group.create_dataset("scalar", (), kind)
+            group.create_dataset("never", (2, 3), kind)
+            group.create_dataset("empty", (0, 3), kind)
+            for name in ("contiguous", "chunked", "zipped", "scalar"):
+                if base.names is None:
+                    fill_ragged(group[name], base)
+                else:
+                    rows = np.zeros(2, base)
+                    rows["a"], rows["b"] = [1, -2], 0.5
+                    group[name][(0,) * group[name].ndim] = rows
+            group["chunked"].attrs["units"] = "m"
+    scanned = scanned_rightly(tmp_path / "a.h5")
+    reasons = {finding.path: (finding.fate, finding.reason) for finding in scanned.report}
+    for number in range(len(dtypes)):
+        arrays = scanned.groups[f"{number}"].arrays
+        elements, sizes = arrays["chunked"], arrays["chunked_row_size"]
+        assert elements.dims == ("chunked_obs",)
+        assert elements.attrs == {"units": "m"}
+        assert (sizes.dtype, sizes.shape) == (np.int64, (3, 4))
+        assert sizes.attrs == {"sample_dimension": "chunked_obs"}
+        assert read_slowly(sizes).sum() == elements.shape[0]
+        assert arrays["never"].shape == (0,)
+        why = "variable-length sequences, whose lengths are in chunked_row_size"
+        assert reasons[f"/{number}/chunked"] == (Fate.INLINED, why)
 
 
 def test_sequences_along_dimensions_of_netcdf(tmp_path: Path) -> None:
@@ -854,30 +859,22 @@ def image(shape: tuple[int, ...], code: str) -> NDArray[Any]:
     return (np.indices(shape).sum(0) * 2 + noise).astype(code)
 
 
-@pytest.mark.parametrize("code", ["u1", "i1", "u2", "i2"])
-@pytest.mark.parametrize("shape", [(40, 30), (1, 4000), (4000, 1), (1, 40, 30), (40, 30, 3)])
-def test_jpegls_of_one_component(tmp_path: Path, shape: tuple[int, ...], code: str) -> None:
-    write_jpegls(tmp_path / "a.h5", image(shape, code))
-    scanned_rightly(tmp_path / "a.h5")
+PLANES = [(2, 40, 30), (3, 40, 30), (4, 40, 30), (3, 40, 3), (3, 1, 4000), (3, 4000, 1)]
 
 
-@pytest.mark.parametrize("code", ["u1", "u2"])
-@pytest.mark.parametrize(
-    "shape", [(2, 40, 30), (3, 40, 30), (4, 40, 30), (3, 40, 3), (3, 1, 4000), (3, 4000, 1)]
-)
-def test_jpegls_of_several_components_gives_planes(
-    tmp_path: Path, shape: tuple[int, ...], code: str
-) -> None:
-    write_jpegls(tmp_path / "a.h5", image(shape, code))
-    with h5py.File(tmp_path / "a.h5") as file:
-        mask, raw = file["v"].id.read_direct_chunk((0, 0, 0))
-    assert (mask, raw[:4]) == (0, b"\xff\xd8\xff\xf7")
-    scanned_rightly(tmp_path / "a.h5")
-
-
-def write_jpegls(path: Path, values: NDArray[Any]) -> None:
-    with h5py.File(path, "w") as file:
-        file.create_dataset("v", data=values, chunks=values.shape, **hdf5plugin.FciDecomp())
+def test_jpegls(tmp_path: Path) -> None:
+    """Of one component, and of several, which are planes."""
+    single = [(40, 30), (1, 4000), (4000, 1), (1, 40, 30), (40, 30, 3)]
+    made = [*product(single, ("u1", "i1", "u2", "i2")), *product(PLANES, ("u1", "u2"))]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for shape, code in made:
+            file.create_dataset(
+                f"{shape} {code}", data=image(shape, code), chunks=shape, **hdf5plugin.FciDecomp()
+            )
+        for shape, code in product(PLANES, ("u1", "u2")):
+            mask, raw = file[f"{shape} {code}"].id.read_direct_chunk((0, 0, 0))
+            assert (mask, raw[:4]) == (0, b"\xff\xd8\xff\xf7")
+    assert len(scanned_rightly(tmp_path / "a.h5").arrays) == len(made)
 
 
 # ---- Scale-Offset ------------------------------------------------------------------------
@@ -901,21 +898,18 @@ def test_only_one_says_that_scaleoffset_has_a_fill_value(
     scanned_rightly(tmp_path / "a.h5")
 
 
-@pytest.mark.parametrize("code", ["i1", "u1", "i2", ">i4", "u4", "i8", "u8"])
-@pytest.mark.parametrize("more", [-1, 0, 1])
-def test_scaleoffset_of_all_bits_stores_integers_as_they_are(
-    tmp_path: Path, code: str, more: int
-) -> None:
-    values = (np.arange(30) * 3).astype(code)
+def test_scaleoffset_of_all_bits_stores_integers_as_they_are(tmp_path: Path) -> None:
+    codes = ["i1", "u1", "i2", ">i4", "u4", "i8", "u8"]
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        width = 8 * values.dtype.itemsize + more
-        file.create_dataset("v", data=values, chunks=(10,), scaleoffset=width)
-    scanned_rightly(tmp_path / "a.h5")
+        for code, more in product(codes, (-1, 0, 1)):
+            values = (np.arange(30) * 3).astype(code)
+            width = 8 * values.dtype.itemsize + more
+            file.create_dataset(f"{code} {width}", data=values, chunks=(10,), scaleoffset=width)
+    assert len(scanned_rightly(tmp_path / "a.h5").arrays) == 3 * len(codes)
 
 
 # ---- Chunks outside of the extent ----------------------------------------------------------
 @pytest.mark.parametrize("options", [{}, {"compression": "gzip"}], ids=["plain", "gzip"])
-@pytest.mark.parametrize("extent", [(20, 30), (9, 30), (20, 11), (9, 11), (1, 1)], ids=str)
 @pytest.mark.parametrize(
     ("libver", "maxshape"),
     [
@@ -928,11 +922,7 @@ def test_scaleoffset_of_all_bits_stores_integers_as_they_are(
     ids=["B-tree 1", "fixed array", "extensible array", "turned extensible array", "B-tree 2"],
 )
 def test_chunks_outside_of_the_extent_are_not_looked_for(
-    tmp_path: Path,
-    libver: str,
-    maxshape: tuple[int | None, ...],
-    extent: tuple[int, int],
-    options: dict[str, Any],
+    tmp_path: Path, libver: str, maxshape: tuple[int | None, ...], options: dict[str, Any]
 ) -> None:
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", libver=libver) as file:
@@ -945,12 +935,13 @@ def test_chunks_outside_of_the_extent_are_not_looked_for(
             **options,
         )
         address = h5py.h5o.get_info(file["v"].id).addr
-    path = tmp_path / "a.h5"
-    path.write_bytes(with_extent(buffer.getvalue(), address, (20, 30), extent))
-    with h5py.File(path) as file:
-        assert file["v"].shape == extent
-        assert file["v"].id.get_num_chunks() == 7 * 8  # a proper resize would have removed some
-    scanned_rightly(path)
+    for extent in ((20, 30), (9, 30), (20, 11), (9, 11), (1, 1)):
+        path = tmp_path / f"{extent}.h5"
+        path.write_bytes(with_extent(buffer.getvalue(), address, (20, 30), extent))
+        with h5py.File(path) as file:
+            assert file["v"].shape == extent
+            assert file["v"].id.get_num_chunks() == 7 * 8  # a proper resize would remove some
+        scanned_rightly(path)
 
 
 def with_extent(

@@ -90,6 +90,8 @@ TIFFS = shared_files(
 )
 DOCUMENT = Path(__file__).with_name("refused_tiff.md")
 ROW = re.compile(r"^\| `([^`]+)` \| (scan|read `[^`]+`|`[^`]+`) \| (.+) \|$")
+LARGE = 100_000_000
+"""Bytes of an image of which only the overviews are read."""
 # Here GDAL shows something else on purpose: one plane of several, or colours converted.
 GDAL_DIFFERS = {
     *("multi-channel-time-series", "multi-channel-z-series", "multifile-Z"),
@@ -130,34 +132,53 @@ def as_laid_out(values: NDArray[Any], axes: str, array: VirtualArray) -> NDArray
 
 @pytest.mark.long(but=32)
 @pytest.mark.parametrize("path", TIFFS)
-def test_equals_tifffile_or_is_refused_as_documented(path: Path) -> None:
-    group, refused, read = VirtualGroup(), {}, {}
-    try:
-        group = scanned(path)
-    except GridrefError as error:
-        refused["scan"] = error.reason
-    found = images(group)
-    refused |= {entry.path: entry.reason for entry in group.report.skipped}
+def test_real_files(path: Path) -> None:
+    """As tifffile and GDAL show them, scanned without their pixels; or refused as documented."""
+    refused = documented().get(path.relative_to(shared_data_folder()).as_posix(), {})
+    if "scan" in refused:
+        with pytest.raises(GridrefError) as caught:
+            scanned(path)
+        assert refused == {"scan": caught.value.reason}
+        return
+    group = scanned(path)
+    found, read = images(group), {}
+    refusals = {entry.path: entry.reason for entry in group.report.skipped}
     for name, array in found.items():
+        if array.nbytes > LARGE:
+            continue
         try:
             read[name] = read_slowly(array)
         except DecodeError as error:
-            refused[f"read /{name}"] = error.reason
-    assert refused == documented().get(path.relative_to(shared_data_folder()).as_posix(), {})
-    if "scan" in refused:
-        return
+            refusals[f"read /{name}"] = error.reason
+    assert refusals == refused
+    assert_no_pixels_were_read(path, group)
+    assert_equals_tifffile(path, group, read)
+    if not any(name in path.name for name in GDAL_DIFFERS):
+        assert_equals_gdal(path, found, read)
+    assert_placed_as_by_gdal(path, group)
+    assert_pyramids_are_described(path, group)
+
+
+def assert_no_pixels_were_read(path: Path, group: VirtualGroup) -> None:
+    """Metadata and offsets only: what is read does not grow with the pixels."""
+    rows = sum(array.manifests[0].n_rows for array in images(group).values())
+    with tifffile.TiffFile(path) as file:
+        n_pages = len(file.pages)
+    assert group.report.n_bytes <= (40 << 10) + 16 * rows + (8 << 10) * n_pages
+
+
+def assert_equals_tifffile(path: Path, group: VirtualGroup, read: dict[str, NDArray[Any]]) -> None:
     if path.parent.name == "companion_multifile":  # tifffile reads no metadata of other files
         planes = [tifffile.imread(each) for each in sorted(path.parent.glob("*.tiff"))]
         (values,) = read.values()
         np.testing.assert_array_equal(values, np.stack(planes))
         return
+    found = images(group)
     with tifffile.TiffFile(path) as file:
         series = list(file.series)
-        numbers = {
-            (number, depth) for number, one in enumerate(series) for depth in range(len(one.levels))
-        }
+        n_levels = sum(len(one.levels) for one in series)
         seen = {(a.attrs["tiff_series"], a.attrs["tiff_level"]) for a in found.values()}
-        assert len(seen) + len(group.report.skipped) == len(numbers)
+        assert len(seen) + len(group.report.skipped) == n_levels
         for name, values in read.items():
             array = found[name]
             level = series[array.attrs["tiff_series"]].levels[array.attrs["tiff_level"]]
@@ -170,17 +191,14 @@ def test_equals_tifffile_or_is_refused_as_documented(path: Path) -> None:
             assert np.ascontiguousarray(values).tobytes() == expected.tobytes()
 
 
-@pytest.mark.long(but=16)
-@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
-@pytest.mark.parametrize("path", TIFFS)
-def test_equals_gdal(path: Path) -> None:
-    if any(name in path.name for name in GDAL_DIFFERS):
-        return
-    try:
-        found = images(scanned(path))
-    except GridrefError:
-        return
-    for array in found.values():
+def assert_equals_gdal(
+    path: Path, found: dict[str, VirtualArray], read: dict[str, NDArray[Any]]
+) -> None:
+    """The first image and its overviews, as far as GDAL reads them."""
+    for name, stored in read.items():
+        array = found[name]
+        if array.attrs["tiff_series"]:
+            continue
         level = array.attrs["tiff_level"]
         options = {"overview_level": level - 1} if level else {}
         try:
@@ -188,16 +206,49 @@ def test_equals_gdal(path: Path) -> None:
                 expected = file.read()
         except rasterio.errors.RasterioError:
             continue
-        if array.attrs["tiff_series"]:
-            continue
-        try:
-            values = read_slowly(array)
-        except DecodeError:
-            continue
-        values = values[0] if array.dims[0] == "page" else values
-        values = np.moveaxis(values, -1, 0) if array.dims[-1] == "sample" else values
-        values = values[np.newaxis] if values.ndim == 2 else values
-        np.testing.assert_array_equal(values.astype(expected.dtype), expected)
+        shown = stored[0] if array.dims[0] == "page" else stored
+        shown = np.moveaxis(shown, -1, 0) if array.dims[-1] == "sample" else shown
+        shown = shown[np.newaxis] if shown.ndim == 2 else shown
+        np.testing.assert_array_equal(shown.astype(expected.dtype), expected)
+
+
+def assert_placed_as_by_gdal(path: Path, group: VirtualGroup) -> None:
+    """Reference system, transform, nodata and names; and pixel centres as in rioxarray."""
+    try:
+        with rasterio.open(path) as file:
+            placed = file.crs is not None
+    except rasterio.errors.RasterioError:
+        return
+    if not placed or "band_data" not in group.arrays:
+        return
+    with rasterio.open(path) as file:
+        dataset = opened(group)
+        agrees(dataset, file)
+        nodata = dataset.band_data.attrs.get("_FillValue")
+        if file.nodata is None:
+            assert nodata is None
+        else:
+            np.testing.assert_equal(float(np.real(nodata)), float(file.nodata))
+        names = [name for name in file.descriptions if name]
+        if names:
+            assert list(np.atleast_1d(dataset.band_data.attrs["long_name"])) == names
+    levels = [name for name in group.groups if name.startswith("overview_")]
+    for number, name in enumerate(levels):
+        with rasterio.open(path, overview_level=number) as file:
+            agrees(opened(group, name), file)
+    theirs = rioxarray.open_rasterio(path)
+    if isinstance(theirs, list) or "x" not in theirs.coords or "x" not in group.arrays:
+        return
+    for name in ("x", "y", "band"):
+        np.testing.assert_allclose(read_slowly(group.arrays[name]), theirs[name].values, rtol=1e-12)
+
+
+def assert_pyramids_are_described(path: Path, group: VirtualGroup) -> None:
+    pyramids = [node for _, node in group.walk() if {"0", "overview_1"} & {*node.groups}]
+    if path.name == "haraldk__TwelveMonkeys__BigTIFFSubIFD4.tif":
+        pyramids.clear()  # pages beside samples: two axes that are neither time nor space
+    described = [node for _, node in group.walk() if "ome" in node.attrs and "image" in node.arrays]
+    assert check_tree(group) == len(pyramids) + len(described)
 
 
 def test_documented_files_exist(shared_data: Path) -> None:
@@ -213,20 +264,6 @@ def test_few_requests(shared_data: Path) -> None:
     assert report.n_bytes <= 16 << 10
 
 
-@pytest.mark.long(but=16)
-@pytest.mark.parametrize("path", TIFFS)
-def test_never_a_whole_file(path: Path) -> None:
-    """Metadata and offsets only: what is read does not grow with the pixels."""
-    try:
-        group = scanned(path)
-    except GridrefError:
-        return
-    rows = sum(array.manifests[0].n_rows for array in images(group).values())
-    with tifffile.TiffFile(path) as file:
-        n_pages = len(file.pages)
-    assert group.report.n_bytes <= (40 << 10) + 16 * rows + (8 << 10) * n_pages
-
-
 def values(*shape: int, dtype: str = "uint16") -> NDArray[Any]:
     random = np.random.default_rng(5)
     if np.dtype(dtype).kind == "f":
@@ -236,29 +273,22 @@ def values(*shape: int, dtype: str = "uint16") -> NDArray[Any]:
 
 @pytest.mark.parametrize("bigtiff", [False, True])
 @pytest.mark.parametrize("byteorder", ["<", ">"])
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "float16", "float32", "float64"])
 @pytest.mark.parametrize("layout", ["strips", "tiles", "planar"])
-def test_plain_images(
-    tmp_path: Path, bigtiff: bool, byteorder: Any, dtype: str, layout: str
-) -> None:
+def test_plain_images(tmp_path: Path, bigtiff: bool, byteorder: Any, layout: str) -> None:
+    """An image of each dtype, all in one file."""
     path = tmp_path / "plain.tif"
     options: dict[str, Any] = {"tile": (16, 32)} if layout == "tiles" else {"rowsperstrip": 7}
     if layout == "planar":
         options |= {"planarconfig": "separate", "photometric": "rgb"}
-    compression = {"strips": "lzw", "tiles": "zlib", "planar": None}[layout]
-    predictor = 3 if dtype[0] == "f" else 2
-    data = values(3, 50, 70, dtype=dtype) if layout == "planar" else values(50, 70, dtype=dtype)
-    tifffile.imwrite(
-        path,
-        data,
-        bigtiff=bigtiff,
-        byteorder=byteorder,
-        compression=compression,
-        predictor=predictor if compression else None,
-        metadata=None,
-        **options,
-    )
-    same_as_tifffile(path)
+    else:
+        options["compression"] = {"strips": "lzw", "tiles": "zlib"}[layout]
+    shape = (3, 50, 70) if layout == "planar" else (50, 70)
+    with tifffile.TiffWriter(path, bigtiff=bigtiff, byteorder=byteorder) as file:
+        for dtype in ("uint8", "int16", "uint32", "float16", "float32", "float64"):
+            if layout != "planar":
+                options["predictor"] = 3 if dtype[0] == "f" else 2
+            file.write(values(*shape, dtype=dtype), metadata=None, **options)
+    assert len(same_as_tifffile(path).groups) == 6
 
 
 @pytest.mark.parametrize(
@@ -736,23 +766,10 @@ def test_large_uncompressed_images_are_cut(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_slowly(array), tifffile.imread(path))
 
 
-PLACED_TIFFS = shared_files("tiff/**/*.tif", "tiff/**/*.tiff", "families/**/*.tif")
-
-
 def opened(group: VirtualGroup, path: str | None = None) -> xr.Dataset:
     return xr.open_dataset(
         open_store(group), engine="zarr", group=path, consolidated=False, mask_and_scale=False
     )
-
-
-def georeferenced(path: Path) -> VirtualGroup | None:
-    try:
-        group = scan(str(path), on_unsupported="skip")
-        with rasterio.open(path) as file:
-            placed = file.crs is not None
-    except (GridrefError, rasterio.errors.RasterioError):
-        return None
-    return group if placed and "band_data" in group.arrays else None
 
 
 def agrees(dataset: xr.Dataset, file: Any) -> None:
@@ -763,42 +780,6 @@ def agrees(dataset: xr.Dataset, file: Any) -> None:
     np.testing.assert_allclose(
         sorted(dataset.band_data.rio.bounds()), sorted(file.bounds), rtol=1e-9
     )
-
-
-@pytest.mark.long(but=16)
-@pytest.mark.parametrize("path", PLACED_TIFFS)
-def test_place_equals_gdal(path: Path) -> None:
-    group = georeferenced(path)
-    if group is None:
-        return
-    with rasterio.open(path) as file:
-        dataset = opened(group)
-        agrees(dataset, file)
-        nodata = dataset.band_data.attrs.get("_FillValue")
-        if file.nodata is None:
-            assert nodata is None
-        else:
-            np.testing.assert_equal(float(np.real(nodata)), float(file.nodata))
-        names = [name for name in file.descriptions if name]
-        if names:
-            assert list(np.atleast_1d(dataset.band_data.attrs["long_name"])) == names
-    levels = [name for name in group.groups if name.startswith("overview_")]
-    for number, name in enumerate(levels):
-        with rasterio.open(path, overview_level=number) as file:
-            agrees(opened(group, name), file)
-
-
-@pytest.mark.long(but=16)
-@pytest.mark.parametrize("path", PLACED_TIFFS)
-def test_pixel_centres_equal_rioxarray(path: Path) -> None:
-    group = georeferenced(path)
-    if group is None:
-        return
-    theirs = rioxarray.open_rasterio(path)
-    if isinstance(theirs, list) or "x" not in theirs.coords or "x" not in group.arrays:
-        return
-    for name in ("x", "y", "band"):
-        np.testing.assert_allclose(read_slowly(group.arrays[name]), theirs[name].values, rtol=1e-12)
 
 
 @pytest.mark.parametrize("point", ["Area", "Point"])
@@ -973,9 +954,6 @@ def test_a_system_of_no_known_kind_is_not_geographic(tmp_path: Path) -> None:
     assert any("not understood" in finding.reason for finding in group.report)
 
 
-PYRAMID_TIFFS = shared_files(
-    "tiff/**/*.tif", "tiff/**/*.tiff", "families/**/*.tif", "ome_tiff/**/*.tif*"
-)
 ASSET = re.compile(r"^(?!/)(?!.*\.\.)[^/]+(/[^/]+)*$")
 
 
@@ -1043,20 +1021,6 @@ def check_tree(group: VirtualGroup) -> int:
         for path, array in group.all_arrays().items():
             assert tree[path].shape == array.shape
     return n_checked
-
-
-@pytest.mark.long(but=16)
-@pytest.mark.parametrize("path", PYRAMID_TIFFS)
-def test_shared_files(path: Path) -> None:
-    try:
-        group = scan(str(path), on_unsupported="skip")
-    except GridrefError:
-        return
-    pyramids = [node for _, node in group.walk() if {"0", "overview_1"} & {*node.groups}]
-    if path.name == "haraldk__TwelveMonkeys__BigTIFFSubIFD4.tif":
-        pyramids.clear()  # pages beside samples: two axes that are neither time nor space
-    images = [node for _, node in group.walk() if "ome" in node.attrs and "image" in node.arrays]
-    assert check_tree(group) == len(pyramids) + len(images)
 
 
 @pytest.mark.parametrize(("suffix", "n_images"), [(".svs", 1), (".ndpi", 2)])
