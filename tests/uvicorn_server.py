@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing
 import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection
 from typing import Any
 
 import uvicorn
 
+from gridref.faces.http import create_app
 from gridref.faces.http.server import GuardedConnection
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -55,6 +58,26 @@ def running(app: Any, http: Any = GuardedConnection) -> Iterator[str]:
         server.should_exit = True
         thread.join(20)
         listener.close()
+
+
+@contextlib.contextmanager
+def running_elsewhere(catalogs: Mapping[str, str]) -> Iterator[str]:
+    """Serve catalogs from another process: some clients hold the GIL while they wait."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(dict(catalogs), theirs), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send("stop")
+        process.join(20)
+
+
+def _serve(catalogs: dict[str, str], pipe: Connection) -> None:
+    with running(create_app(catalogs)) as url:
+        pipe.send(url)
+        pipe.recv()
 
 
 def rows_of(page: str, title: str = "Overlays") -> list[list[str]]:

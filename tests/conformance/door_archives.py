@@ -29,9 +29,11 @@ from tests.integration.archives import write_months
 from tests.shared_data import shared_data_folder
 
 CORNER = 24
-"""Elements along each axis of the two corners that are read of a large array."""
+"""Elements along each axis of the two corners that are read of a large array, at most."""
 LARGE = 4096
 """Elements from which an array is large."""
+MANY = 64
+"""Chunks from which it is, too."""
 LEFT_OUT = {"bad_input", "cve", "not_hdf5"}
 """Folders of what is hostile on purpose."""
 SUFFIXES = {
@@ -102,7 +104,7 @@ def distinct(group: VirtualGroup, seen: set[Any]) -> VirtualGroup:
     def kept(part: VirtualGroup) -> VirtualGroup:
         arrays = {}
         for name, array in part.arrays.items():
-            if (kind := _kind(array)) not in seen or name in array.dims:
+            if (kind := _kind(array)) not in seen:
                 seen.add(kind)
                 arrays[name] = array
         return part.with_changes(
@@ -113,13 +115,21 @@ def distinct(group: VirtualGroup, seen: set[Any]) -> VirtualGroup:
 
 
 def _kind(array: VirtualArray) -> Any:
-    uneven = tuple(extent % max(1, n) for extent, n in zip(array.shape, _chunk(array), strict=True))
-    present = tuple(manifest.n_rows for manifest in array.manifests)
-    return (array.dtype, array.encodings, uneven, len(array.shape), 0 in array.shape, present != ())
+    """How an array is stored: of its lengths only how each axis is cut into chunks, and where."""
+    encodings = {
+        (each.dtype, each.codecs, each.edge, each.prefix != b"", each.fill, each.unpacking)
+        for each in array.encodings
+    }
+    cuts = tuple(
+        (extent > n, extent < n, extent % max(1, n) > 0)
+        for extent, n in zip(array.shape, _chunk(array), strict=True)
+    )
+    layout = (cuts, is_large(array), array.n_blocks > 1, array.manifests != ())
+    return (array.dtype, frozenset(encodings), array.has_filter_masks, *layout)
 
 
 def _roughly(array: VirtualArray) -> Any:
-    """The same without lengths."""
+    """The same without what codecs are told."""
     chains = {(entry.codecs, entry.edge, bool(entry.prefix)) for entry in array.encodings}
     uneven = any(extent % n for extent, n in zip(array.shape, _chunk(array), strict=True) if n)
     named = tuple(tuple(codec.name for codec in chain) for chain, *_ in chains)
@@ -131,14 +141,24 @@ def _chunk(array: VirtualArray) -> tuple[int, ...]:
     return array.encodings[0].chunk_shape if array.encodings else array.shape
 
 
-def corners(shape: tuple[int, ...]) -> list[Selection]:
+def is_large(array: VirtualArray) -> bool:
+    """Whether two corners are read of an array, and not all of it."""
+    chunks = zip(array.shape, _chunk(array), strict=True)
+    n_chunks = np.prod([-(-extent // max(1, n)) for extent, n in chunks], dtype=float)
+    return bool(np.prod(array.shape, dtype=float) > LARGE or n_chunks > MANY)
+
+
+def corners(array: VirtualArray) -> list[Selection]:
     """All of a small array, the first and the last elements of a large one."""
-    if np.prod(shape, dtype=float) <= LARGE:
+    shape = array.shape
+    if not is_large(array):
         return [tuple(slice(0, extent) for extent in shape)]
-    side = CORNER if len(shape) < 3 else 6
+    most = CORNER if len(shape) < 3 else 6
+    # Three chunks: one that is whole, and both ends of a row of them.
+    sides = [min(extent, most, 2 * n + 1) for extent, n in zip(shape, _chunk(array), strict=True)]
     return [
-        tuple(slice(0, min(side, extent)) for extent in shape),
-        tuple(slice(max(0, extent - side), extent) for extent in shape),
+        tuple(slice(0, side) for side in sides),
+        tuple(slice(extent - side, extent) for extent, side in zip(shape, sides, strict=True)),
     ]
 
 
@@ -147,7 +167,7 @@ def _read(archive: Archive) -> None:
     for path, array in archive.group.all_arrays().items():
         try:
             archive.values[path] = [
-                (corner, comparable(reader.read(array, corner))) for corner in corners(array.shape)
+                (corner, comparable(reader.read(array, corner))) for corner in corners(array)
             ]
         except GridrefError as error:
             archive.unreadable[path] = error.reason

@@ -20,7 +20,8 @@ from gridref.api.catalog import write_catalog
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
 from tests.conformance.door_archives import Archive, all_archives, comparable
-from tests.conformance.doors import DOORS, Door, Place, served
+from tests.conformance.doors import DOORS, Door, Place
+from tests.uvicorn_server import running_elsewhere
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "doors.md"
 
@@ -28,9 +29,10 @@ INTRODUCTION = """\
 # Which door opens what
 
 A door is a way to open an array. The conformance tests try each door with arrays of all shared test
-files, and with generated arrays of each dtype, encoding and layout. If a door only adds a transport
-or a pipeline to another door, they try one array of each kind. Of large arrays they read the first
-and the last corner. `make doors` writes this page; the tests fail if it is out of date.
+files, and with generated arrays of each dtype, encoding and layout. Of arrays that differ only in
+lengths they try one. If a door only adds a transport or a pipeline to another door, they try one
+array of each kind. Of large arrays they read the first and the last corner. `make doors` writes
+this page; the tests fail if it is out of date.
 
 - **equal**: every bit equals the result of gridref's own reader. Other tests compare that reader
   with the original reader of each format.
@@ -90,7 +92,7 @@ def run(folder: Path) -> Results:
     for archive in archives:
         write_catalog(archive.group, place.catalog(archive))
     catalogs = {archive.name: str(place.catalog(archive)) for archive in archives}
-    with warnings.catch_warnings(), served(catalogs) as url:
+    with warnings.catch_warnings(), running_elsewhere(catalogs) as url:
         warnings.simplefilter("ignore")
         for door in DOORS:
             with door.configured():

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing.connection import Connection
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +14,12 @@ import zarr
 
 import gridref
 from gridref.faces.exports.kerchunk import to_kerchunk
-from gridref.faces.http import create_app
 from gridref.model.array import VirtualGroup
 from gridref.serve.names import IN_ADDRESSES, IN_ZARR, shown_name
 from tests.conformance.door_archives import Archive
-from tests.uvicorn_server import running
 
-RAW: dict[str, Any] = {"decode_cf": False, "mask_and_scale": False}
-"""Stored values: decoding is xarray's own, behind every door."""
+RAW: dict[str, Any] = {"decode_cf": False, "mask_and_scale": False, "create_default_indexes": False}
+"""Stored values: decoding and indexes are xarray's own, behind every door."""
 PIPELINES = {
     "batched": "zarr.core.codec_pipeline.BatchedCodecPipeline",
     "fused": "zarr.core.codec_pipeline.FusedCodecPipeline",
@@ -126,30 +121,21 @@ def _http(view: str) -> Open:
 
 
 def _kerchunk(archive: Archive, place: Place) -> Callable[[str], xr.Dataset]:
-    references = to_kerchunk(archive.group, zarr_format=3)
+    references = _as_references(archive.group)
     return partial(_open_zarr, "reference://", storage_options={"fo": references})
 
 
 def _virtual(archive: Archive, place: Place) -> Callable[[str], xr.Dataset]:
-    first, several = archive.sources[0], len(archive.sources) > 1
-    in_groups = any("/" in path for path in archive.group.all_arrays())
-    file = gridref.scan(first, on_unsupported="skip") if in_groups else first
+    options: dict[str, Any] = {"loadable_variables": (), "decode_times": False}
 
     def opened(group: str) -> xr.Dataset:
         catalog = place.folder / f"{archive.name}-virtual-{group.replace('/', '-')}.gridref"
-        options: dict[str, Any] = {
-            "group": group or None,
-            "loadable_variables": (),
-            "decode_times": False,
-        }
-        if several:
+        if len(archive.sources) > 1:
             virtual = gridref.open_virtual_mfdataset(
-                archive.sources, "time", combine="nested", on_unsupported="skip", **options
+                archive.sources, "time", combine="nested", **options
             )
-        elif in_groups:
-            virtual = gridref.open_virtual_dataset(file, **options)
         else:
-            virtual = gridref.open_virtual_dataset(file, on_unsupported="skip", **options)
+            virtual = gridref.open_virtual_dataset(archive.group, group=group or None, **options)
         virtual.gridref.save(catalog)
         return xr.open_dataset(catalog, engine="gridref", **RAW)
 
@@ -157,11 +143,12 @@ def _virtual(archive: Archive, place: Place) -> Callable[[str], xr.Dataset]:
 
 
 def _natively(group: VirtualGroup) -> None:
-    zarr.open_group(gridref.open_store(group, "native"), mode="r")
+    gridref.open_store(group, "native").get_sync("zarr.json")
 
 
-def _as_references(group: VirtualGroup) -> None:
-    to_kerchunk(group, zarr_format=3)
+@lru_cache(maxsize=1)
+def _as_references(group: VirtualGroup) -> dict[str, Any]:
+    return to_kerchunk(group, zarr_format=3)
 
 
 _BY_ADDRESS: dict[str, Any] = {"samples": True, "unsafe": IN_ADDRESSES}
@@ -192,25 +179,5 @@ DOORS = (
         "zarrs",
         **_BY_ADDRESS,
     ),
-    Door("virtual", "`open_virtual_dataset(f).gridref.save(c)`, engine", _virtual, unsafe=None),
+    Door("virtual", "`open_virtual_dataset(c).gridref.save(d)`, engine", _virtual, unsafe=None),
 )
-
-
-@contextmanager
-def served(catalogs: Mapping[str, str]) -> Iterator[str]:
-    """Serve catalogs from another process: some clients hold the GIL while they wait."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(dict(catalogs), theirs), daemon=True)
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        ours.send("stop")
-        process.join(20)
-
-
-def _serve(catalogs: dict[str, str], pipe: Connection) -> None:
-    with running(create_app(catalogs)) as url:
-        pipe.send(url)
-        pipe.recv()

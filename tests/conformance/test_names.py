@@ -18,8 +18,8 @@ from gridref.errors import NotRepresentableError
 from gridref.faces.http import create_app
 from gridref.serve.names import IN_ADDRESSES, shown_name
 from tests.conformance.door_archives import Archive
-from tests.conformance.doors import DOORS, Door, Place, served
-from tests.uvicorn_server import running
+from tests.conformance.doors import DOORS, Door, Place
+from tests.uvicorn_server import running, running_elsewhere
 
 NAMES = (
     "a b", "a%b", "%", "100%", "x%20y", "x%2Fy", "u%23v", "a?b", "a?", "?b", "a#b", "#b", "b#",
@@ -47,7 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Archive, P
             file.create_dataset(f"g/{name}/v", data=-values_of(name), chunks=(2, 2), fillvalue=-1.0)
     archive = Archive("a", (path,), gridref.scan(path))
     write_catalog(archive.group, Place(folder, "").catalog(archive))
-    with served({"a": str(Place(folder, "").catalog(archive))}) as url:
+    with running_elsewhere({"a": str(Place(folder, "").catalog(archive))}) as url:
         yield archive, Place(folder, url)
 
 
