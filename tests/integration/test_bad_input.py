@@ -30,7 +30,6 @@ from gridref.errors import (
     CombineError,
     DecodeError,
     GridrefError,
-    InvalidRequestError,
     LeftOutWarning,
     NotRepresentableError,
     ReadError,
@@ -93,19 +92,6 @@ def test_files_of_other_formats(tmp_path: Path, content: bytes, message: str) ->
     with pytest.raises(SourceFormatError, match=message) as caught:
         gridref.scan(path)
     assert str(path) in str(caught.value)
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnavailableError, match=r"nothing\.nc"):
-        gridref.scan(tmp_path / "nothing.nc")
-
-
-def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match=r"\*\.nc"):
-        gridref.build(str(tmp_path / "*.nc"), tmp_path / "cube.gridref", "time")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidRequestError, match="empty"):
-        gridref.build(tmp_path / "empty", tmp_path / "cube.gridref", "time")
 
 
 @pytest.mark.parametrize("face", list(READERS))
@@ -294,13 +280,6 @@ def test_what_is_corrupt_in_one_file_is_not_absent(tmp_path: Path, options: dict
         combine=gridref.CombineOptions(join="outer"),
     )
     np.testing.assert_array_equal(cube["w"][...], [10, 11, 12, np.nan, np.nan, np.nan])
-
-
-def test_a_catalog_is_not_a_zarr_directory(archive: tuple[list[Path], Path]) -> None:
-    """A plain Zarr reader must not open it and read fill values."""
-    _, catalog = archive
-    with pytest.raises(FileNotFoundError, match="No group found"):
-        zarr.open_group(str(catalog), mode="r")
 
 
 def test_something_else_is_not_overwritten(archive: tuple[list[Path], Path]) -> None:

@@ -96,23 +96,6 @@ def test_no_chunk_is_fetched_by_its_key(cube: Cube, monkeypatch: pytest.MonkeyPa
     assert [key for key in asked if "/c/" in key] == []
 
 
-def test_pieces_are_whole_files_or_chunks() -> None:
-    days = [np.zeros((24, 90, 180), "f4") for _ in range(6)]
-    parts = [chunked_array(day, (1, 90, 180), ("time", "y", "x")) for day in days]
-    group = VirtualGroup({"v": gridref.concat(parts, "time")})
-    import gridref.serve.grids as grids
-
-    for most, expected in ((200, (144, 90, 180)), (60, (48, 90, 180)), (20, (12, 90, 180))):
-        limit = most * 90 * 180 * 4
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(grids, "SUPER_CHUNK_BYTES", limit)
-            shown = zarr.open_group(gridref.open_store(group), mode="r")["v"]
-        assert shown.chunks == expected
-        assert shown.shards is None
-    chosen = gridref.open_store(group, chunks={"time": 10, "x": 50})
-    assert zarr.open_group(chosen, mode="r")["v"].chunks == (10, 90, 50)
-
-
 def test_copies_keep_the_codecs_and_chunks_of_the_source(cube: Cube, tmp_path: Path) -> None:
     ds = xr.open_zarr(cube.url)
     kept = {"bytes", "numcodecs.shuffle", "numcodecs.zlib"}

@@ -158,7 +158,6 @@ CHANGES: dict[str, tuple[Callable[[gridref.Catalog, list[Path]], object], int]] 
     "checksums": (lambda catalog, months: catalog.take_checksums(), 2),
     "prune": (lambda catalog, months: catalog.prune(grace_seconds=-1), 2),
     "rollback": (lambda catalog, months: catalog.rollback(), 1),
-    "write": (lambda catalog, months: write_catalog(catalog, catalog.info.url), 2),
 }
 """Changes of a catalog of two months, and how many it has then."""
 
