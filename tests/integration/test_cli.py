@@ -18,7 +18,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from gridref import demo
-from gridref.faces.cli import app
+from gridref.faces.cli import app, main
 from tests.command import run_command, run_script
 from tests.integration.archives import write_months
 
@@ -35,6 +35,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run("build", "data", "--concat-dim", "time", "-o", "cube.gridref", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("arguments", [["formats"], ["--version"]])
+def test_a_full_disk_under_the_output_is_one_message(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gridref", *arguments])
+    with open("/dev/full", "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        with pytest.raises(SystemExit) as end:
+            main()
+    assert end.value.code == 1
+    assert "No space left on device. Free space" in capfd.readouterr().err
 
 
 def test_one_file_needs_no_dimension(folder: Path) -> None:

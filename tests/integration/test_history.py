@@ -152,6 +152,7 @@ def test_on_the_command_line(grown: gridref.Catalog, months: list[Path]) -> None
     assert run_command("rollback", url, "--to", "v1").returncode == 0
     assert_shows(url, months[:5])
     assert "no tag" in run_command("tag", url, "v1", "--delete").stdout
+    assert "there are none" in run_command("tag", url, "v1", "--delete").stderr
     age(Path(url))
     dry = run_command("prune", url, "--dry-run", "--grace", "1h")
     done = run_command("prune", url, "--grace", "1h")

@@ -95,7 +95,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_kind_of_dataset_reads_as_in_h5py(path: Path, zarr_format: Any) -> None:
     scanned = gridref.scan(path)
     if zarr_format == 2:
-        with pytest.raises(NotRepresentableError, match=r"zarr_format=3.*\n  - holes: absent"):
+        with pytest.raises(NotRepresentableError, match=r"; write a catalog.*\n  - holes: absent"):
             to_kerchunk(scanned, inline_limit=scanned["holes"].nbytes - 1)
     document = to_kerchunk(scanned, zarr_format=zarr_format)
     with opened(document) as group:
@@ -310,12 +310,24 @@ def test_what_is_left_out_is_in_no_document(path: Path, zarr_format: Any) -> Non
 
 
 def test_uneven_grids_need_keys_of_zarr_3(tmp_path: Path) -> None:
+    files, refs = [tmp_path / f"{n}.nc" for n in (3, 4)], tmp_path / "refs.json"
+    for n, file in zip((3, 4), files, strict=True):
+        xr.Dataset({"v": ("x", np.arange(n))}).to_netcdf(file, engine="h5netcdf")
+    catalog = gridref.build(files, tmp_path / "cube.gridref", "x")
+    with pytest.raises(NotRepresentableError, match="zarr_format=3"):
+        catalog.export(refs, inline_limit=0)
+    assert not refs.exists()
+    catalog.export(refs, inline_limit=0, zarr_format=3)
+
+
+def test_keys_of_zarr_3_are_advised_only_where_they_help(tmp_path: Path) -> None:
     catalog, output = tmp_path / "cube.gridref", tmp_path / "refs.json"
     gridref.build([SAMPLES / f"daily_2023-0{k}.nc" for k in (1, 2, 4)], catalog, "time")
-    told = run_export(catalog, output, "--inline-limit", "2000")
-    assert told.returncode == 1
-    assert "--zarr-format 3" in told.stderr
-    assert "- tas: " in told.stderr
+    for version in ("2", "3"):
+        told = run_export(catalog, output, "--inline-limit", "2000", "--zarr-format", version)
+        assert told.returncode == 1
+        assert "; write a catalog instead:" in told.stderr
+        assert "- tas: " in told.stderr
     assert not output.exists()
 
 

@@ -49,7 +49,8 @@ def tagged(base: Base, name: str, snapshot: str | None) -> Root:
 def untagged(base: Base, name: str) -> Root:
     """Remove a tag."""
     if name not in base.root.tags:
-        raise InvalidRequestError(f"no tag {name!r}; there are {', '.join(sorted(base.root.tags))}")
+        known = ", ".join(sorted(base.root.tags)) or "none"
+        raise InvalidRequestError(f"no tag {name!r}; there are {known}")
     tags = {tag: snapshot for tag, snapshot in base.root.tags.items() if tag != name}
     return replace(base.root, tags=tags)
 

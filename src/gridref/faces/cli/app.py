@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -102,7 +103,13 @@ def main() -> None:
         status = app(args=arguments, prog_name="gridref", standalone_mode=False) or 0
         if status == _INTERRUPTED:  # what typer makes of a KeyboardInterrupt
             _end_at_once(_interrupted(arguments), status)
+        sys.stdout.flush()
         sys.exit(status)
+    except OSError as error:
+        if debug or error.errno not in _FULL:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail
+        _end(f"writing failed: {error.strerror}. Free space, then run the same command again", 1)
     except GridrefError as error:
         if debug:
             raise
@@ -126,6 +133,9 @@ _QUIET_DASK = "{'distributed': 'critical', 'distributed.client': 'critical'}"
 def _one_line(message: Warning | str, *_place: Any, **_line: Any) -> str:
     return printable(f"warning: {message}\n")
 
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a full disk says, mostly where the output goes: files have errors of ours."""
 
 _INTERRUPTED = 128 + signal.SIGINT
 """Exit status that shells give to a program that was interrupted."""

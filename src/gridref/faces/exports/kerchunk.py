@@ -33,6 +33,7 @@ from gridref.faces.exports.references import (
     Target,
     as_zarr,
     is_nameable,
+    refuse,
 )
 from gridref.formats.kerchunk import as_text
 from gridref.formats.scanner import OnUnsupported
@@ -122,14 +123,13 @@ def _fill(refs: Mapping[str, Any], folder: Path) -> None:
 # References of a group
 
 _NAME = "kerchunk references"
+_GRIDS = {
+    2: ViewOptions(View.NATIVE, grid="regular"),
+    3: ViewOptions(View.NATIVE, grid="rectilinear"),
+}
 _TARGETS = {
-    2: Target(
-        _NAME,
-        ViewOptions(View.NATIVE, grid="regular"),
-        instead=Message("use ", Option("zarr_format", 3), ", or write a catalog"),
-        why_not=lambda source: None,  # what cannot be referenced is copied: see `_chunks`
-    ),
-    3: Target(_NAME, ViewOptions(View.NATIVE, grid="rectilinear"), why_not=lambda source: None),
+    version: Target(_NAME, native, why_not=lambda source: None)  # others are copied: see `_chunks`
+    for version, native in _GRIDS.items()
 }
 
 type Version = Literal[2, 3]
@@ -198,7 +198,8 @@ def to_kerchunk(
     if zarr_format not in _TARGETS:
         raise InvalidRequestError(Message(Option("zarr_format", zarr_format), " must be 2 or 3"))
     reader = reader or reader_for(storage_options)
-    export = Export.of(as_zarr(group, reader), _TARGETS[zarr_format], reader, inline_limit)
+    shown = as_zarr(group, reader)
+    export = Export.of(shown, _TARGETS[zarr_format], reader, inline_limit)
     refs: dict[str, Reference] = {}
     refused, by_value = export.refused, {**export.reasons, **_archived(export)}
     for name in [name for name in export.views if name not in refused]:
@@ -210,8 +211,11 @@ def to_kerchunk(
                 by_value[name] = why_absent_are_put
         except NotRepresentableError as error:
             refused[name] = error.reason
-    if on_unsupported == "raise":
-        export.refuse(refused)
+    if refused and on_unsupported == "raise":
+        others = Export.of(shown, _TARGETS[3], reader, inline_limit).refused
+        helps = zarr_format != 3 and refused.keys().isdisjoint(others)
+        instead = Message("use ", Option("zarr_format", 3), ", or write a catalog")
+        refuse(_NAME, refused, instead if helps else "write a catalog")
     for name, reason in sorted(refused.items()):
         warnings.warn(f"{name} is left out of the references: {reason}", stacklevel=2)
     if announce is not None:

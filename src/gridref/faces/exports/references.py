@@ -162,9 +162,9 @@ class Export:
         """Why the arrays are refused that are neither referenced nor written by value, by path."""
         return {p: reason for p, reason in self.reasons.items() if p not in self.decodable}
 
-    def refuse(self, refused: Mapping[str, str] | None = None) -> None:
+    def refuse(self) -> None:
         """Raise if there are arrays that the target cannot express; see `refuse`."""
-        refuse(self.target.name, self.refused if refused is None else refused, self.target.instead)
+        refuse(self.target.name, self.refused, self.target.instead)
 
     @cached_property
     def views(self) -> Mapping[str, ArrayView]:
