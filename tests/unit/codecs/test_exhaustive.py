@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -116,24 +115,6 @@ def test_values_that_stand_for_others() -> None:
 # packbits
 
 
-def bits_of(word: int, first: int, last: int) -> list[int]:
-    return [word >> place & 1 for place in range(first, last + 1)]
-
-
-@pytest.mark.parametrize("dtype", ["u1", "i1"])
-def test_every_range_of_bits_of_a_byte(dtype: str) -> None:
-    for first, last in itertools.combinations_with_replacement(range(8), 2):
-        words = range(256)
-        bits = [bit for word in words for bit in bits_of(word, first, last)]
-        raw = np.packbits(np.array(bits, "u1"), bitorder="little").tobytes()
-        codec = Codec.of("packbits", first_bit=first, last_bit=last)
-        found = decode_chunk(raw, Encoding((256,), np.dtype(dtype), (codec,)))
-        kept = (np.arange(256) >> first & ((1 << last - first + 1) - 1)) << first
-        if dtype == "i1":  # the highest kept bit is the sign
-            kept = kept - ((kept >> last & 1) << last + 1)
-        assert found.tolist() == kept.tolist()
-
-
 @pytest.mark.parametrize(
     ("first", "last", "dtype"), [(5, 4, "u1"), (-1, 3, "u1"), (0, 8, "u1"), (0, 1, "b1")]
 )
@@ -185,19 +166,6 @@ def test_headers_of_zfp(lengths: tuple[int, ...], kind: int) -> None:
 
 
 # Integers of some bits
-
-
-@pytest.mark.parametrize("dtype", ["u1", "i1"])
-def test_integers_of_some_bits_of_a_byte(dtype: str) -> None:
-    words = np.arange(256, dtype="u1")
-    for precision in range(1, 9):
-        for offset in range(9 - precision):
-            codec = Codec.of("gridref.hdf5_integer", precision=precision, offset=offset)
-            found = decoded(words.view(dtype), dtype, codec)
-            kept = (np.arange(256) >> offset) & ((1 << precision) - 1)
-            if dtype == "i1":
-                kept = kept - ((kept >> precision - 1) << precision)
-            assert found.tolist() == kept.tolist()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 
 from gridref.codecs import decode_chunk, why_not
 from gridref.codecs.hdf5 import unpack_integers
-from gridref.codecs.tiff import _pixel_dtype
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec
 from tests.unit.codecs.support import encoding
@@ -173,25 +172,6 @@ def check_packed_integers(width: int, count: int) -> None:
     if count:
         with pytest.raises(ValueError, match="hold fewer than"):
             unpack_integers(packed[:-1], width, count, size)
-
-
-@pytest.mark.parametrize(
-    ("bits", "size"),
-    [
-        ([4, 4], 1),
-        ([3, 3, 2], 1),
-        ([8, 1], 2),
-        ([9], 2),
-        ([5, 6, 5], 2),
-        ([17], 4),
-        ([8, 8, 8], 4),
-        ([16, 16], 4),
-    ],
-    ids=str,
-)
-def test_pixels_lie_in_the_smallest_integer(bits: list[int], size: int) -> None:
-    assert _pixel_dtype({"bits": bits, "endian": "little"}) == f"<u{size}"
-    assert _pixel_dtype({"bits": bits, "endian": "big"}) == f">u{size}"
 
 
 @pytest.mark.parametrize("astype", ["<i2", ">i2", "<i4"])

@@ -313,7 +313,9 @@ def test_floats_of_24_bits(endian):
     np.testing.assert_array_equal(decoded, wanted.reshape(5, 13))
 
 
-@pytest.mark.parametrize("bits", [[5, 6, 5], [5, 5, 5], [4, 4, 4, 4], [10, 10, 10]], ids=str)
+@pytest.mark.parametrize(
+    "bits", [[3, 3, 2], [8, 1], [5, 6, 5], [5, 5, 5], [4, 4, 4, 4], [9, 8], [10, 10, 10]], ids=str
+)
 @pytest.mark.parametrize("endian", ["little", "big"])
 def test_pixels_of_odd_samples(bits, endian):
     dtype = np.dtype("u1" if max(bits) <= 8 else "u2")
