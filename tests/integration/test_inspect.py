@@ -260,6 +260,9 @@ def test_servers_that_fail_and_what_helps(content: bytes) -> None:
     step = last("http://no-such-server.invalid/a.h5")
     assert (step.name, step.ok) == ("name", False)
     assert "no-such-server.invalid" in step.text
+    for server in (f"{'x' * 80}.org", "127.0.0.1:99999", "[::1"):
+        step = last(f"http://{server}/a.h5")
+        assert (step.name, step.ok) == ("name", False)
 
 
 def test_files_that_fail(tmp_path: Path, content: bytes) -> None:
@@ -322,6 +325,9 @@ def test_s3(content: bytes) -> None:
     step = last(url, s3={**held, "endpoint_url": "http://no-such-server.invalid"})
     assert (step.name, step.ok) == ("name", False)
     assert "no-such-server.invalid" in step.text
+    for server in (f"{'x' * 80}.org", "127.0.0.1:99999", "[::1"):
+        step = last(f"http://{server}/a.h5")
+        assert (step.name, step.ok) == ("name", False)
     step = last(url, profile="no-such-profile")
     assert (step.name, step.ok) == ("name", False)
     assert "no-such-profile" in step.text

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
-from urllib.parse import urlsplit
 
 from gridref.catalog import CatalogGroup, open_catalog
 from gridref.catalog.document import ROOT_FILE
 from gridref.catalog.examining import check_catalog
 from gridref.errors import (
     GridrefError,
+    InvalidRequestError,
     Place,
     SourceUnavailableError,
     UnsupportedFeatureError,
@@ -41,6 +41,7 @@ from gridref.io.faults import shown, unavailable
 from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
+from gridref.model.source_policy import split_http
 from gridref.secrets import shown_address
 
 _CONNECT_SECONDS = 10.0
@@ -136,7 +137,11 @@ class _Patient:
         yield "chunks", self._chunks
 
     def _server(self) -> tuple[str, int]:
-        parts = urlsplit(self._endpoint() if self.url.startswith(_S3) else self.url)
+        address = self._endpoint() if self.url.startswith(_S3) else self.url
+        try:
+            parts = split_http(address)
+        except ValueError as error:
+            raise InvalidRequestError(f"no address: {error}", Place(self.url)) from error
         return parts.hostname or "", parts.port or _PORTS[parts.scheme]
 
     def _endpoint(self) -> str:
@@ -151,9 +156,10 @@ class _Patient:
         host, port = self._server()
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for names that no server can have
+            why = getattr(error, "strerror", None) or error
             raise SourceUnavailableError(
-                f"cannot find the server {host} ({error.strerror or error}): check the spelling, "
+                f"cannot find the server {host} ({why}): check the spelling, "
                 "and that this machine can reach a name server",
                 Place(self.url),
             ) from error
