@@ -213,7 +213,7 @@ class ChecksumScan:
     ) -> None:
         self._storage_options = storage_options
         self._progress = progress
-        self._kept: dict[str, dict[Source, ChunkChecksums]] = {}
+        self._kept: dict[tuple[str, frozenset[int]], Mapping[Source, ChunkChecksums]] = {}
 
     @property
     def n_chunks(self) -> int:
@@ -221,30 +221,35 @@ class ChecksumScan:
         return sum(c.offset.size for found in self._kept.values() for c in found.values())
 
     def of(self, base: Base) -> Mapping[int, WriteTable]:
-        """Tables of the checksums of those parts that lack some."""
+        """Tables of the checksums of those parts that lack some.
+
+        Sources that nothing shows any more are left alone: they may have changed, or be gone.
+        """
         tables: dict[int, WriteTable] = {}
-        for number, part in enumerate(base.group.parts):
-            checksums = part.sources.checksums
-            if checksums is not None and checksums.is_complete:
+        parts = zip(base.root.snapshot.parts, base.group.parts, strict=True)
+        for number, (entry, part) in enumerate(parts):
+            checksums, unused = part.sources.checksums, frozenset(entry.unused)
+            if checksums is not None and checksums.unchecked <= unused:
                 continue
-            found = self._found(part)
+            found = self._found(part, unused)
             sources = enumerate(part.sources.sources)
             if known := {n: found[each] for n, each in sources if each in found}:
-                tables[number] = partial(write_checksums, known=known)
+                tables[number] = partial(write_checksums, known=known, unchecked=entry.unused)
         return tables
 
-    def _found(self, part: Part) -> Mapping[Source, ChunkChecksums]:
-        address = part.blocks.address
-        if address not in self._kept:
-            ranges = _ranges_of(_manifests_of(part))
-            self._kept[address] = _checksums_of(ranges, self._storage_options, self._progress)
-        return self._kept[address]
+    def _found(self, part: Part, unused: frozenset[int]) -> Mapping[Source, ChunkChecksums]:
+        key = part.blocks.address, unused
+        if key not in self._kept:
+            ranges = _ranges_of(_manifests_of(part, unused))
+            self._kept[key] = _checksums_of(ranges, self._storage_options, self._progress)
+        return self._kept[key]
 
 
-def _manifests_of(part: Part) -> Iterator[ChunkManifest]:
-    """All chunk rows of a part."""
+def _manifests_of(part: Part, unused: frozenset[int]) -> Iterator[ChunkManifest]:
+    """All chunk rows of a part, but those of unused sources."""
     for start, stop in pairwise(part.chunks.table.row_group_starts.tolist()):
-        yield part.chunks.take(np.arange(start, stop))
+        rows = part.chunks.take(np.arange(start, stop))
+        yield rows.take(np.flatnonzero(~np.isin(rows.source, list(unused)))) if unused else rows
 
 
 type _Ranges = Mapping[Source, tuple[Int64Array, Int64Array]]

@@ -330,6 +330,7 @@ def _compare(
 ) -> None:
     batch, member = piece.batch, piece.member
     if batch.encoding[member] == MISSING_BLOCK:
+        tally.not_compared[piece.path, _ABSENT] = None
         return
     source, place = piece.source, piece.place
     got = _read(piece, reader)

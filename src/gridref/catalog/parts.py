@@ -59,16 +59,16 @@ class ChecksumTable:
         return ChecksumTable, (self.table,)
 
     @property
-    def is_complete(self) -> bool:
-        """Whether there are checksums of the chunks of all sources."""
+    def unchecked(self) -> frozenset[int]:
+        """Numbers of the sources of whose chunks there are no checksums."""
         self._first_sources()
-        return not self._unchecked
+        return self._unchecked
 
     def of(self, number: int) -> ChunkChecksums | None:
         """The checksums of the chunks of a source; None if none were taken of them."""
-        first = self._first_sources()
-        if number in self._unchecked:
+        if number in self.unchecked:
             return None
+        first = self._first_sources()
         return self._kept.get_or_load(number, lambda: self._load(number, first))
 
     def _first_sources(self) -> Int64Array:
