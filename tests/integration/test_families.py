@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -428,12 +429,24 @@ def test_models_of_other_calendars_are_groups(shared_data: Path, tmp_path: Path)
 
 
 Kind = Callable[[Path], Archive]
+ArchiveOf = Callable[[Kind], Archive]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("archives")
+
+
+@pytest.fixture(scope="module")
+def archive_of(folder: Path) -> ArchiveOf:
+    """The archive of a kind, in a folder of its name, which no test changes."""
+    return cache(lambda kind: kind(made(folder / kind.__name__)))
+
+
 @every_kind
-def test_python_builds_it_in_one_call(kind: Kind, tmp_path: Path) -> None:
-    archive = kind(made(tmp_path / "files"))
+def test_python_builds_it_in_one_call(kind: Kind, archive_of: ArchiveOf, tmp_path: Path) -> None:
+    archive = archive_of(kind)
     catalog = tmp_path / "cube.gridref"
     assert len(archive.options) <= 1 >= sum(flag.startswith("--") for flag in archive.flags)
     gridref.build(list(archive.files), catalog, **by_name(**archive.options))
@@ -442,10 +455,12 @@ def test_python_builds_it_in_one_call(kind: Kind, tmp_path: Path) -> None:
 
 @pytest.mark.long(but=2)
 @every_kind
-def test_the_command_builds_it_in_one_line(kind: Kind, tmp_path: Path) -> None:
-    archive = kind(made(tmp_path / "files"))
+def test_the_command_builds_it_in_one_line(
+    kind: Kind, archive_of: ArchiveOf, folder: Path, tmp_path: Path
+) -> None:
+    archive = archive_of(kind)
     catalog = tmp_path / "cube.gridref"
-    files = str(tmp_path / "files" / archive.pattern)
+    files = str(folder / kind.__name__ / archive.pattern)
     done = run_command("build", files, "-o", catalog, "--yes", *archive.flags)
     assert done.returncode == 0, done.stderr
     assert_as_expected(archive, catalog)
@@ -482,8 +497,10 @@ def test_bounds_of_the_same_times_have_to_be_equal(tmp_path: Path) -> None:
     assert not (tmp_path / "cube.gridref").exists()
 
 
-def test_single_values_that_differ_are_shown_at_each_label(tmp_path: Path) -> None:
-    archive = forecasts(made(tmp_path / "files"))
+def test_single_values_that_differ_are_shown_at_each_label(
+    archive_of: ArchiveOf, tmp_path: Path
+) -> None:
+    archive = archive_of(forecasts)
     group = gridref.build(list(archive.files), tmp_path / "cube.gridref")
     assert group.arrays["valid_time"].dims == ("time", "step")
     assert "repeated" in {
@@ -494,8 +511,8 @@ def test_single_values_that_differ_are_shown_at_each_label(tmp_path: Path) -> No
     assert first.arrays["valid_time"].shape == ()
 
 
-def test_advice_that_loses_nothing_is_taken_and_told(tmp_path: Path) -> None:
-    archive = altimetry(made(tmp_path / "files"))
+def test_advice_that_loses_nothing_is_taken_and_told(archive_of: ArchiveOf) -> None:
+    archive = archive_of(altimetry)
     by_time = gridref.plan(list(archive.files), "delta_time")
     assert {problem.variable for problem in by_time.problems} == {
         "ancillary_data/data_start_utc",
@@ -510,8 +527,8 @@ def test_advice_that_loses_nothing_is_taken_and_told(tmp_path: Path) -> None:
     )
 
 
-def test_advice_that_loses_nothing_can_be_asked_for(tmp_path: Path) -> None:
-    files = list(goes(made(tmp_path / "files")).files)
+def test_advice_that_loses_nothing_can_be_asked_for(archive_of: ArchiveOf, tmp_path: Path) -> None:
+    files = list(archive_of(goes).files)
     catalog = tmp_path / "cube.gridref"
     with pytest.raises(gridref.errors.UnclearLayoutError, match="time_bounds differs") as asked:
         gridref.build(files, catalog, resolve="ask")
@@ -528,8 +545,8 @@ def test_advice_that_loses_nothing_can_be_asked_for(tmp_path: Path) -> None:
         gridref.plan(files, resolve="no")
 
 
-def test_what_differs_beside_sweeps_is_kept_by_file(tmp_path: Path) -> None:
-    files = list(volumes(made(tmp_path / "files")).files)
+def test_what_differs_beside_sweeps_is_kept_by_file(archive_of: ArchiveOf, tmp_path: Path) -> None:
+    files = list(archive_of(volumes).files)
     problems = gridref.plan(files, "azimuth", **by_name(overlap="keep")).problems
     assert {(problem.cause, problem.variable) for problem in problems} == {
         ("values-differ", "volume_number"),
@@ -542,16 +559,18 @@ def test_what_differs_beside_sweeps_is_kept_by_file(tmp_path: Path) -> None:
     assert group["volume_number"][...].tolist() == [0, 1, 2]
 
 
-def test_a_rule_that_was_asked_for_is_kept_in_a_layout_that_is_found(tmp_path: Path) -> None:
-    archive = goes(made(tmp_path / "files"))
+def test_a_rule_that_was_asked_for_is_kept_in_a_layout_that_is_found(archive_of: ArchiveOf) -> None:
+    archive = archive_of(goes)
     options = gridref.CombineOptions(variables="minimal")
     done = gridref.plan(list(archive.files), combine=options)
     assert {problem.variable for problem in done.problems} == {"time_bounds"}
 
 
 @pytest.mark.parametrize("kind", [goes, nemo, roms, altimetry, orbits, volumes])
-def test_files_are_added_by_the_advice_that_was_taken(kind: Kind, tmp_path: Path) -> None:
-    archive = kind(made(tmp_path / "files"))
+def test_files_are_added_by_the_advice_that_was_taken(
+    kind: Kind, archive_of: ArchiveOf, tmp_path: Path
+) -> None:
+    archive = archive_of(kind)
     *first, last = sorted(archive.files)
     catalog = tmp_path / "cube.gridref"
     gridref.build(first, catalog)

@@ -1065,14 +1065,14 @@ def forgotten() -> Iterator[None]:
 
 
 def values_of(seed: int, bands: int = 1, *, empty_tiles: bool = False) -> Any:
-    values = np.random.default_rng(seed).integers(1, 200, (bands, 600, 700)).astype("u2")
+    values = np.random.default_rng(seed).integers(1, 200, (bands, 300, 350)).astype("u2")
     if empty_tiles:
-        values[:, 256 * (seed % 2) : 256 * (seed % 2) + 256] = 0
+        values[:, 128 * (seed % 2) : 128 * (seed % 2) + 128] = 0
     return values
 
 
 def write(path: Path, values: Any, **options: Any) -> Path:
-    settings = {"driver": "COG", "compress": "deflate", "blocksize": 256, "nodata": 0, **GRID}
+    settings = {"driver": "COG", "compress": "deflate", "blocksize": 128, "nodata": 0, **GRID}
     settings.update(options)
     masked = settings.pop("masked", False)
     count, height, width = values.shape
@@ -1109,7 +1109,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "bands apart": {"bands": 3, "driver": "GTiff", "tiled": True, "interleave": "band"},
     "strips": {"driver": "GTiff"},
     "BigTIFF": {"bigtiff": "yes"},
-    "one tile": {"driver": "GTiff", "tiled": True, "blockxsize": 704, "blockysize": 704},
+    "one tile": {"driver": "GTiff", "tiled": True, "blockxsize": 352, "blockysize": 352},
     "big-endian": {"driver": "GTiff", "endianness": "big"},
     "JPEG": {"compress": "jpeg", "dtype": "u1", "bands": 3, "nodata": None},
     "mask": {"masked": True, "nodata": None},
@@ -1138,7 +1138,7 @@ def test_siblings_are_described_by_the_first(
     for path in paths:
         with rasterio.open(path) as file:
             np.testing.assert_array_equal(
-                gridref.scan(path)[name][...].reshape(file.count, 600, 700), file.read()
+                gridref.scan(path)[name][...].reshape(file.count, 300, 350), file.read()
             )
 
 
@@ -1148,7 +1148,7 @@ def test_siblings_are_described_by_the_first(
         {"transform": rasterio.Affine(20, 0, 600020, 0, -20, 5000040)},
         {"crs": "EPSG:32633"},
         {"nodata": 1},
-        {"blocksize": 128},
+        {"blocksize": 256},
         {"compress": "lzw"},
     ],
     ids=["place", "crs", "nodata", "blocks", "compression"],

@@ -268,8 +268,10 @@ def write_many(folder: Path, kind: str) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("mfdataset")
+def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """Files of each kind."""
+    folder = tmp_path_factory.mktemp("mfdataset")
+    return {kind: write_many(folder, kind) for kind in ("same", "data", "coords")}
 
 
 def outcome(call: Any) -> xr.Dataset | None:
@@ -290,9 +292,14 @@ CASES = list(product(["data", "coords"], [*RULES, ["mask", "scalar"]], [*RULES, 
 @pytest.mark.parametrize(("kind", "data_vars", "coords"), CASES)
 @pytest.mark.parametrize("how", ["by_coords", "nested", "new"])
 def test_it_does_what_xarray_does(
-    folder: Path, tmp_path: Path, kind: str, data_vars: Any, coords: Any, how: str
+    many: dict[str, list[Path]],
+    tmp_path: Path,
+    kind: str,
+    data_vars: Any,
+    coords: Any,
+    how: str,
 ) -> None:
-    files = write_many(folder, kind)
+    files = many[kind]
     options: dict[str, Any] = {
         "data_vars": data_vars,
         "coords": coords,
@@ -334,8 +341,8 @@ def test_labels_are_joined_and_never_repeated(tmp_path: Path, rule: Any) -> None
         xr.open_mfdataset(files, data_vars=rule, coords="minimal", compat="equals", **call)
 
 
-def test_lists_name_variables(folder: Path) -> None:
-    files = write_many(folder, "same")
+def test_lists_name_variables(many: dict[str, list[Path]]) -> None:
+    files = many["same"]
     with pytest.raises(InvalidRequestError, match="data_vars has no variable 'maks'"):
         gridref.open_virtual_mfdataset(files, data_vars=["maks"])
     with pytest.raises(InvalidRequestError, match="coords has no variable 'mask'"):
@@ -347,8 +354,8 @@ def test_lists_name_variables(folder: Path) -> None:
     assert tree.scalar.dims == ()
 
 
-def test_a_level_of_one_list_needs_no_dimension(folder: Path) -> None:
-    files = write_many(folder, "same")
+def test_a_level_of_one_list_needs_no_dimension(many: dict[str, list[Path]]) -> None:
+    files = many["same"]
     found = gridref.open_virtual_mfdataset([files], [None, "time"], combine="nested")
     assert found.identical(gridref.open_virtual_mfdataset(files, "time", combine="nested"))
     with pytest.raises(InvalidRequestError, match="concat_dim for each level"):
@@ -358,8 +365,8 @@ def test_a_level_of_one_list_needs_no_dimension(folder: Path) -> None:
 @pytest.mark.parametrize(
     "labels", [gridref.Labels("{lat:d}.nc"), gridref.Labels(sources={"lat": "attribute:lat"})]
 )
-def test_files_in_the_order_given_have_no_labels(folder: Path, labels: Any) -> None:
-    files = write_many(folder, "same")
+def test_files_in_the_order_given_have_no_labels(many: dict[str, list[Path]], labels: Any) -> None:
+    files = many["same"]
     with pytest.raises(InvalidRequestError, match=r"leave out layout=Labels\("):
         gridref.open_virtual_mfdataset(files, "time", combine="nested", layout=labels)
 
@@ -631,9 +638,10 @@ def write_tree(path: Path, start: int, n: int, *, forecast: bool = True) -> Path
     return path
 
 
-@pytest.fixture
-def tree_files(tmp_path: Path) -> list[Path]:
-    return [write_tree(tmp_path / f"{k}.nc", 4 * k, 4 if k < 2 else 3) for k in range(3)]
+@pytest.fixture(scope="module")
+def tree_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("trees")
+    return [write_tree(folder / f"{k}.nc", 4 * k, 4 if k < 2 else 3) for k in range(3)]
 
 
 def assert_same_trees(found: xr.DataTree, parts: list[xr.DataTree], dim: str) -> None:
@@ -673,7 +681,7 @@ def test_xarray_concatenates_virtual_trees(tree_files: list[Path]) -> None:
 
 def test_trees_go_to_catalogs(tree_files: list[Path], tmp_path: Path) -> None:
     catalog = tmp_path / "cube.gridref"
-    gridref.open_virtual_datatree(f"{tmp_path}/*.nc", "time").gridref.save(catalog)
+    gridref.open_virtual_datatree(f"{tree_files[0].parent}/*.nc", "time").gridref.save(catalog)
     found = xr.open_datatree(gridref.open_store(catalog), engine="zarr")
     parts = [xr.open_datatree(path, engine="netcdf4") for path in tree_files]
     assert_same_trees(found, parts, "time")
