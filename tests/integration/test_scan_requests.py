@@ -166,6 +166,7 @@ def test_scans_at_the_same_time_count_apart(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     path = tmp_path / large_hdf5(tmp_path)
+    gridref.scan(path)  # the second file of a kind takes fewer reads
     alone = gridref.scan(path).report
     with ThreadPoolExecutor(4) as threads:
         for group in threads.map(gridref.scan, [path] * 8):

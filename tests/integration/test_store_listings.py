@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import fsspec
 import pytest
 from s3fs import S3FileSystem
 
@@ -78,6 +79,25 @@ def test_prefixes_are_listed_together(
     found = expand_files(f"{ROOT}/{what}", bucket.options)
     assert len(found) == (12 if "*" in what else 26)
     assert listed.most >= 10
+
+
+@pytest.mark.parametrize("root", [ROOT, "memory://"])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("stores/*.zarr", ["a.zarr", "b.zarr"]),
+        ("stores", ["a.zarr", "b.zarr", "c.nc", "deep/d.zarr"]),
+        ("stores/deep/", ["deep/d.zarr"]),
+    ],
+)
+def test_folders_of_data_are_one_each(
+    bucket: Bucket, root: str, given: str, expected: list[str]
+) -> None:
+    for key in ("a.zarr/zarr.json", "b.zarr/c/0.zarr/1", "c.nc", "d.txt", "deep/d.zarr/.zgroup"):
+        bucket.put(f"stores/{key}", b"")
+        fsspec.filesystem("memory").pipe(f"stores/{key}", b"")
+    found = expand_files(f"{root}/{given}", bucket.options)
+    assert found == [f"{root}/stores/{name}" for name in expected]
 
 
 @pytest.mark.parametrize("name", ["a?b.nc", "a*b.nc", "a[1].nc"])

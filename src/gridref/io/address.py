@@ -21,7 +21,6 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -461,48 +460,93 @@ def _walk_local(folder: str, names: DataNames) -> list[str]:
 def _expand_remote(
     url: str, storage_options: Mapping[str, Any] | None, names: DataNames
 ) -> list[str]:
-    from gridref.io.filesystems import find_files, glob_files, is_object_store
-
     if names.is_folder(url) and not _GLOB.search(url):
         return [url.rstrip("/")]
-    filesystem, path = open_filesystem(url, storage_options)
-    retry = RetryPolicy()
+    place = _RemotePlace(url, names, *open_filesystem(url, storage_options))
+    if _is_pattern(url, place.path):
+        matched = place.matches()
+        # A file of this very name comes before those that are like it, as on local disks.
+        is_name = place.path in matched or (not matched and place.kind() == "file")
+        return [url] if is_name else list(map(place.url_of, matched))
+    held = "directory" if url.endswith("/") else place.kind()
+    if held in ("file", ""):
+        return [url] if held else []
+    return list(map(place.url_of, place.data_below()))
 
-    def named(paths: Iterable[str]) -> list[str]:
-        return [_full_url(filesystem, url, matched) for matched in paths]
 
-    def kind() -> str:
+@dataclass(frozen=True)
+class _RemotePlace:
+    """What is at a remote address: a file, a folder, or what a pattern matches."""
+
+    url: str
+    names: DataNames
+    filesystem: Any
+    path: str
+
+    def kind(self) -> str:
         """What has this very name: "file", "directory", or nothing."""
         try:
-            return str(retry.call(lambda: within_limit(filesystem, "info")(path), url)["type"])
+            return str(self._ask("info")["type"])
         except SourceUnavailableError as error:
             if is_absent(error):
                 return ""
             raise
 
-    in_store = is_object_store(filesystem)
-    if _is_pattern(url, path):
-        if in_store and "**" not in path and not path.endswith("/"):
-            matched = retry.call(lambda: glob_files(filesystem, path), url)
-        else:
-            found = retry.call(lambda: within_limit(filesystem, "glob")(path, detail=True), url)
-            matched = [name for name, info in found.items() if info.get("type") != "directory"]
-        # A file of this very name comes before those that are like it, as on local disks.
-        is_name = path in matched or (not matched and kind() == "file")
-        return [url] if is_name else named(matched)
-    held = "directory" if url.endswith("/") else kind()
-    if held in ("file", ""):
-        return [url] if held else []
-    find = partial(find_files, filesystem) if in_store else within_limit(filesystem, "find")
-    try:
-        paths = retry.call(lambda: find(path), url)
-        if not paths:  # fsspec also finds nothing if it cannot reach the server
-            retry.call(lambda: within_limit(filesystem, "ls")(path), url)
-    except SourceUnavailableError as error:
-        if is_absent(error):
-            return []
-        raise
-    return named(filter(names.is_file, paths))
+    def matches(self) -> list[str]:
+        """Paths of the files, and folders of data, that the pattern matches."""
+        from gridref.io.filesystems import glob_files, is_object_store
+
+        if not is_object_store(self.filesystem) or "**" in self.path or self.path.endswith("/"):
+            found = self._ask("glob", detail=True).items()
+            return [n for n, info in found if info.get("type") != "directory" or self._is_data(n)]
+        return self._call(lambda: glob_files(self.filesystem, self.path, self._is_data))
+
+    def data_below(self) -> list[str]:
+        """Paths of the files, and folders of data, in the folder and below."""
+        try:
+            paths = self._files_below()
+            if not paths:  # fsspec also finds nothing if it cannot reach the server
+                self._ask("ls")
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                return []
+            raise
+        root = self.path.rstrip("/")
+        whole: dict[str, str] = {root: ""}
+
+        def outermost(folder: str) -> str:
+            """The folder of data that a folder is, or is in; empty for none."""
+            if folder not in whole:
+                above = folder.rpartition("/")[0]
+                found = outermost(above) if len(above) > len(root) else ""
+                whole[folder] = found or (folder if self._is_data(folder) else "")
+            return whole[folder]
+
+        data = (
+            outermost(path.rpartition("/")[0]) or (path if self.names.is_file(path) else "")
+            for path in paths
+        )
+        return list(dict.fromkeys(filter(None, data)))
+
+    def _files_below(self) -> list[str]:
+        from gridref.io.filesystems import find_files, is_object_store
+
+        if not is_object_store(self.filesystem):
+            return list(self._ask("find"))
+        return self._call(lambda: find_files(self.filesystem, self.path, self._is_data))
+
+    def _is_data(self, folder: str) -> bool:
+        return self.names.is_folder(self.url_of(folder))
+
+    def url_of(self, path: str) -> str:
+        """Address of a path that was found."""
+        return _full_url(self.filesystem, self.url, path)
+
+    def _ask(self, method: str, **options: Any) -> Any:
+        return self._call(lambda: within_limit(self.filesystem, method)(self.path, **options))
+
+    def _call[Result](self, call: Callable[[], Result]) -> Result:
+        return RetryPolicy().call(call, self.url)
 
 
 def _full_url(filesystem: Any, pattern: str, path: str) -> str:

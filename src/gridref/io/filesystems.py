@@ -146,20 +146,27 @@ def is_object_store(filesystem: Any) -> bool:
     return bool(known & _OBJECT_STORES) and filesystem.async_impl and not filesystem.asynchronous
 
 
-def glob_files(filesystem: Any, pattern: str) -> list[str]:
-    """The objects of an object store that match a pattern without ``**``.
+type IsData = Callable[[str], bool]
+"""Whether a folder is one piece of data, which is not looked into."""
+
+
+def glob_files(filesystem: Any, pattern: str, is_data: IsData) -> list[str]:
+    """The objects of an object store, and folders of data, that match a pattern without ``**``.
 
     Raises
     ------
     OSError
         If any prefix that may hold matches cannot be listed.
     """
-    return _run(filesystem, _globbed(_Lister(filesystem), pattern))
+    return _run(filesystem, _globbed(_Lister(filesystem), pattern, is_data))
 
 
-def find_files(filesystem: Any, path: str) -> list[str]:
-    """All objects of an object store below a path; raises as `glob_files` does."""
-    return _run(filesystem, _found(_Lister(filesystem), path.rstrip("/")))
+def find_files(filesystem: Any, path: str, is_data: IsData) -> list[str]:
+    """All objects of an object store below a path; raises as `glob_files` does.
+
+    Of a folder of data right below it, the name with a slash stands for its objects.
+    """
+    return _run(filesystem, _found(_Lister(filesystem), path.rstrip("/"), is_data))
 
 
 def _run(filesystem: Any, work: Coroutine[Any, Any, list[str]]) -> list[str]:
@@ -205,7 +212,7 @@ async def _all(listings: Iterable[Coroutine[Any, Any, Infos]]) -> Infos:
     return [info for part in parts for info in part]
 
 
-async def _globbed(lister: _Lister, pattern: str) -> list[str]:
+async def _globbed(lister: _Lister, pattern: str, is_data: IsData) -> list[str]:
     parts = pattern.split("/")
     n_fixed = next(n for n, part in enumerate(parts) if _MAGIC.search(part))
     folders = ["/".join(parts[:n_fixed])]
@@ -214,7 +221,9 @@ async def _globbed(lister: _Lister, pattern: str) -> list[str]:
             folders = [f"{folder}/{part}" for folder in folders]
             continue
         folders = _like(part, await _inside_all(lister, folders, part), is_folder=True)
-    return _like(parts[-1], await _inside_all(lister, folders, parts[-1]), is_folder=False)
+    infos = await _inside_all(lister, folders, parts[-1])
+    data = filter(is_data, _like(parts[-1], infos, is_folder=True))
+    return [*_like(parts[-1], infos, is_folder=False), *data]
 
 
 async def _inside_all(lister: _Lister, folders: Sequence[str], part: str) -> Infos:
@@ -231,12 +240,14 @@ def _like(part: str, infos: Infos, *, is_folder: bool) -> list[str]:
     return [name for name in names if pattern.match(name.rpartition("/")[2])]
 
 
-async def _found(lister: _Lister, folder: str) -> list[str]:
+async def _found(lister: _Lister, folder: str, is_data: IsData) -> list[str]:
     infos = await lister.inside(folder)
-    folders = [info["name"].rstrip("/") for info in infos if info["type"] == "directory"]
+    within = [info["name"].rstrip("/") for info in infos if info["type"] == "directory"]
+    folders = [name for name in within if not is_data(name)]
     if len(folders) > _MOST_FOLDERS:
         return [info["name"] for info in await lister.below(folder)]
     files = [info["name"] for info in infos if info["type"] != "directory"]
+    files += [f"{name}/" for name in within if is_data(name)]
     if len(folders) == 1:
-        return [*files, *await _found(lister, folders[0])]
+        return [*files, *await _found(lister, folders[0], is_data)]
     return [*files, *(info["name"] for info in await _all(map(lister.below, folders)))]
