@@ -46,10 +46,13 @@ def assert_opens_as(group: gridref.VirtualGroup, expected: xr.Dataset, folder: P
 
 
 def test_along_a_dimension(catalogs: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
+    """Alone, and with a file between them."""
     files, paths = catalogs
-    group = gridref.concat([gridref.open_catalog(path) for path in paths], "time")
+    opened = [gridref.open_catalog(path) for path in paths]
     with xr.open_mfdataset(files, engine="h5netcdf", data_vars="minimal", coords="minimal") as all_:
-        assert_opens_as(group, all_.load(), tmp_path)
+        for second in (opened[1], gridref.scan(files[1])):
+            group = gridref.concat([opened[0], second, opened[2]], "time")
+            assert_opens_as(group, all_.load(), tmp_path)
 
 
 def test_along_a_new_dimension(catalogs: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
@@ -59,14 +62,6 @@ def test_along_a_new_dimension(catalogs: tuple[list[Path], list[Path]], tmp_path
     tas = [xr.open_dataset(file, engine="h5netcdf").tas.variable for file in files]
     expected = xr.Dataset({"tas": xr.Variable.concat(tas, "year")})
     assert_opens_as(gridref.VirtualGroup({"tas": array}), expected, tmp_path)
-
-
-def test_with_files_between_them(catalogs: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
-    files, paths = catalogs
-    parts = [gridref.open_catalog(paths[0]), gridref.scan(files[1]), gridref.open_catalog(paths[2])]
-    group = gridref.concat(parts, "time")
-    with xr.open_mfdataset(files, engine="h5netcdf", data_vars="minimal", coords="minimal") as all_:
-        assert_opens_as(group, all_.load(), tmp_path)
 
 
 def test_shells_offer_what_is_for_users(catalogs: tuple[list[Path], list[Path]]) -> None:

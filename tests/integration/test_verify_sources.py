@@ -11,11 +11,9 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import gridref
 from gridref.errors import InvalidRequestError
-from gridref.faces.cli.app import app
 from gridref.formats.hdf5.original import OriginalFile
 from gridref.model.array import VirtualGroup
 from gridref.model.encoding import Codec
@@ -146,14 +144,6 @@ def test_each_chunk_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert result.n_values == 36
     assert len(reads) == 1
     assert said == [(1, 96)]
-
-
-def test_the_command_says_how_much_it_reads(tmp_path: Path) -> None:
-    files = write_parts(tmp_path, 1, (2, 3))
-    gridref.build(files, tmp_path / "cube.gridref")
-    shown = CliRunner().invoke(app, ["verify", str(tmp_path / "cube.gridref"), "--all"])
-    assert shown.exit_code == 0, shown.output
-    assert "stored chunks to compare: 0.0 MB, read twice" in shown.output
 
 
 def write_series(folder: Path, n_files: int, n_variables: int = 3) -> list[Path]:
