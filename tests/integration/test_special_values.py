@@ -289,11 +289,21 @@ VIEWS = ("direct", "portable")
 STORED = np.array([0, 1, 100, 127, -1, -128, -2], "i1")
 
 
-def made(path: Path, dtype: str, unsigned: str | None, missing: object, scale: float) -> Path:
-    attrs = {"missing_value": missing, "scale_factor": np.float64(scale)}
+def made(path: Path, dtype: str, unsigned: str | None, scale: float) -> Path:
+    """A variable for each missing value."""
+    attrs: dict[str, object] = {"scale_factor": np.float64(scale)}
     attrs |= {} if unsigned is None else {"_Unsigned": unsigned}
     labels = {"x": np.arange(7.0) + 7 * (scale != 0.5)}
-    return write_hdf5(path, labels, {"v": (["x"], STORED.astype(dtype), attrs, {"chunks": (3,)})})
+    variables = {
+        f"v{number}": (
+            ["x"],
+            STORED.astype(dtype),
+            {**attrs, "missing_value": missing},
+            {"chunks": (3,)},
+        )
+        for number, missing in enumerate(MISSING)
+    }
+    return write_hdf5(path, labels, variables)
 
 
 @pytest.mark.long(but=2)
@@ -303,31 +313,29 @@ def made(path: Path, dtype: str, unsigned: str | None, missing: object, scale: f
 @pytest.mark.parametrize("n_files", [1, 2])
 def test_doors_read_what_xarray_reads(tmp_path, dtype, unsigned, n_files):
     """Of two files, packings differ, and gridref unpacks."""
-    catalogs, expected = {}, {}
-    for number, missing in enumerate(MISSING):
-        files = [
-            made(tmp_path / f"{number}-{scale}.nc", dtype, unsigned, missing, scale)
-            for scale in (0.5, 0.25)[:n_files]
-        ]
-        expected[str(number)] = np.concatenate([xr.open_dataset(file)["v"] for file in files])
-        catalogs[str(number)] = tmp_path / f"{number}.gridref"
-        gridref.build(files, catalogs[str(number)], "x")
-    with running(create_app({name: str(address) for name, address in catalogs.items()})) as url:
-        for name, catalog in catalogs.items():
-            doors = {
-                view: gridref.open_store(catalog, view=view) for view in ("direct", "portable")
-            }
-            if n_files == 1:
-                doors["native"] = gridref.open_store(catalog, view="native")
-            doors |= {"url": f"gridref::file://{catalog}", "http": f"{url}/{name}/portable"}
-            read = {
-                door: xr.open_zarr(store, chunks=None, consolidated=False)["v"].values
-                for door, store in doors.items()
-            }
-            read["engine"] = xr.open_dataset(catalog, engine="gridref")["v"].values
-            for door, values in read.items():
-                assert values.dtype == expected[name].dtype, (door, name)
-                assert np.array_equal(values, expected[name], equal_nan=True), (door, name)
+    scales = (0.5, 0.25)[:n_files]
+    files = [made(tmp_path / f"{scale}.nc", dtype, unsigned, scale) for scale in scales]
+    catalog = tmp_path / "cube.gridref"
+    gridref.build(files, catalog, "x")
+    parts = [xr.open_dataset(file) for file in files]
+    expected = {
+        f"v{number}": np.concatenate([part[f"v{number}"] for part in parts])
+        for number in range(len(MISSING))
+    }
+    doors = {view: gridref.open_store(catalog, view=view) for view in VIEWS}
+    if n_files == 1:
+        doors["native"] = gridref.open_store(catalog, view="native")
+    with running(create_app({"cube": str(catalog)})) as url:
+        doors |= {"url": f"gridref::file://{catalog}", "http": f"{url}/cube/portable"}
+        read = {
+            door: xr.open_zarr(store, chunks=None, consolidated=False).load()
+            for door, store in doors.items()
+        }
+    read["engine"] = xr.open_dataset(catalog, engine="gridref")
+    for door, dataset in read.items():
+        for name, values in expected.items():
+            assert dataset[name].dtype == values.dtype, (door, name)
+            assert np.array_equal(dataset[name].values, values, equal_nan=True), (door, name)
 
 
 INFINITE = (
