@@ -807,15 +807,20 @@ def test_strict_readers_raise(months: list[Path], tmp_path: Path) -> None:
         gridref.open_catalog(tmp_path / "cube", pending="no")  # type: ignore[arg-type]
 
 
-def test_pending_stays_pending_whatever_fill_value_it_read_as(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_stated", [True, False])
+@pytest.mark.parametrize("starts", [(0, 4), (4, 0)])
+def test_pending_stays_pending_whatever_fill_value_it_read_as(
+    starts: tuple[int, int], is_stated: bool, tmp_path: Path
+) -> None:
     def write(first: int, fill: int) -> Path:
         time = np.arange(first, first + 4.0), {"units": "days since 2000-01-01"}
-        v = ("time",), np.arange(4, dtype="i2"), {"_FillValue": np.int16(fill)}, {"fillvalue": fill}
+        attrs = {"_FillValue": np.int16(fill)} if is_stated else {}
+        v = ("time",), np.arange(4, dtype="i2"), attrs, {"fillvalue": fill}
         return write_hdf5(tmp_path / f"{first}.h5", {"time": time}, {"v": v})
 
     days = np.datetime64("2000-01-01") + np.arange(20)
-    catalog = gridref.build(write(0, -1), tmp_path / "cube", "time").declare("time", days)
-    catalog.append(write(4, -2))
+    catalog = gridref.build(write(starts[0], -1), tmp_path / "cube", "time").declare("time", days)
+    catalog.append(write(starts[1], -2))
     strict = gridref.open_catalog(tmp_path / "cube", pending="raise")
     np.testing.assert_array_equal(strict["v"][:8], [*range(4)] * 2)
     with pytest.raises(BlockPendingError):

@@ -434,6 +434,19 @@ def test_pending_elements_are_not_covered(cube: Cube) -> None:
     np.testing.assert_array_equal(got, cube.values)
 
 
+def test_where_needs_no_bounds_that_are_still_to_come(tmp_path: Path) -> None:
+    time = xr.Variable("time", [0.0, 1.0], {"units": "days since 2000-01-01", "bounds": "edges"})
+    edges = ("time", "end"), [[0.0, 1.0], [1.0, 2.0]]
+    file, folder = tmp_path / "a.nc", tmp_path / "cube"
+    xr.Dataset({"v": ("time", [1, 2]), "edges": edges}, {"time": time}).to_netcdf(
+        file, engine="netcdf4", encoding={"edges": {"_FillValue": None}}
+    )
+    catalog = gridref.build(file, folder, "time")
+    catalog = catalog.declare("time", np.datetime64("2000-01-01") + np.arange(4))
+    catalog = catalog.rechunk("v", {"time": 2}, where={"time": slice("2000-01-01", "2000-01-02")})
+    assert catalog.overlays()[0].covered == 0.5
+
+
 # Dropping and pruning
 def test_dropped_overlays_are_removed_by_prune(cube: Cube) -> None:
     catalog = cube.open().rechunk("tas", SERIES).rechunk("tas", {"time": 6, "lat": 12})

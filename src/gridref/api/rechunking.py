@@ -334,10 +334,12 @@ def box_of(
         return tuple(box)
     import xarray as xr
 
-    parent, _, name = path.rpartition("/")
+    parent = path.rpartition("/")[0]
+    others = {each.rpartition("/")[2] for each in group.all_arrays()}.difference(where)
     opened: Any = group  # xarray names the inputs of its own engines only
     own: dict[str, Any] = {"group": parent or None, "storage_options": storage_options}
-    indexes = xr.open_dataset(opened, engine="gridref", **own)[name].indexes
+    own |= {"drop_variables": others}  # of which some may not be decoded, like bounds to come
+    indexes = xr.open_dataset(opened, engine="gridref", **own).indexes
     for dim, labels in where.items():
         axis = array.dims.index(dim)
         if dim in indexes:

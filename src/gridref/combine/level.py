@@ -187,8 +187,21 @@ def _combine_growing(
     if joined is None:
         last = task.placement.keeps_last([*runs], notes.options.overlap)
         whole = task.placement.with_missing(shown, runs, fill)
+        fill = _fill_of_missing(whole) if fill is None else fill
         joined = lay(whole, runs, keep_last=last, dtype=dtype, fill=fill, alike=alike)
     return with_attributes(compacted(joined), shown, task)
+
+
+def _fill_of_missing(column: Column) -> Any:
+    """What the first array with missing blocks shows there, so that they stay missing in the whole.
+
+    A catalog has such blocks where labels are declared ahead. None where no array has any, or where
+    all arrays are alike.
+    """
+    if len(column.kinds) == 1:
+        return None
+    absent = (array for array in column.arrays if not array.held_blocks.all())
+    return next((array.fill_value for array in absent), None)
 
 
 def _note_unknown(
