@@ -75,7 +75,7 @@ from gridref.errors import (
 from gridref.formats import expand_files
 from gridref.io import SourcePool, absolute_url, is_absent, keeps_at_hand
 from gridref.io.ahead import in_threads
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, dims_of
 from gridref.model.conventions import LabelEnds
 from gridref.model.indexing import isel_group
 from gridref.model.manifest import Source
@@ -218,7 +218,7 @@ class FileChanges:
             how = replace(job, resolve="lossless")
             found, _ = laid_out([*held, *new], how, scans.sources.reader.read)
             job = job.as_found(found)
-        dims = {dim for array in base.group.all_arrays().values() for dim in array.dims}
+        dims = dims_of(base.group.all_arrays().values())
         goes_on = job.way.grows_along(job.dims) in dims
         return (job if goes_on else self._job(base)), job
 

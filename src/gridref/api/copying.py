@@ -48,7 +48,7 @@ from gridref.errors import (
 )
 from gridref.extras import needed_for
 from gridref.io import Allow, absolute_url
-from gridref.model.array import VirtualArray, VirtualGroup, path_in
+from gridref.model.array import VirtualArray, VirtualGroup, dims_of, path_in
 from gridref.model.conventions import referred_names
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_metadata import attributes_to_json, group_document
@@ -383,7 +383,7 @@ class _Layout:
         InvalidRequestError
             Naming the dimension.
         """
-        known = {dim for array in group.all_arrays().values() for dim in array.dims}
+        known = dims_of(group.all_arrays().values())
         for name in ("chunks", "shards"):
             lengths = getattr(self, name)
             if not isinstance(lengths, Mapping):

@@ -16,6 +16,7 @@ from gridref.formats.registry import organisation
 from gridref.formats.scanner import Advice, MetadataPieces
 from gridref.io import Layouts, Reads, absolute_url, working
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkState, Source
 from gridref.options import option_values
 from gridref.secrets import shown_address
@@ -193,17 +194,13 @@ def _chunk_advice(arrays: tuple[ArrayChunks, ...]) -> Iterator[Advice]:
     better = {a.path: larger_chunk(a.shape, a.chunk_shape, a.itemsize) for a in small}
     lengths = {path: "x".join(map(str, chunk)) for path, chunk in better.items()}
     options = [f"-l {path}:CHUNK={text}" for path, text in lengths.items()]
-    n_then = sum(_n_chunks(array.shape, better[array.path]) for array in small)
+    n_then = sum(math.prod(chunk_counts(array.shape, better[array.path])) for array in small)
     yield Advice(
         f"arrays of many chunks below {SMALL_CHUNK_BYTES // 1024} KiB: {_some(held)}",
         f"h5repack {' '.join(options)} IN OUT" if all(array.index for array in small) else "",
         f"{n_then} chunks, not {sum(array.n_chunks for array in small)}:"
         f" {_some([f'{path} of {text}' for path, text in lengths.items()])}",
     )
-
-
-def _n_chunks(shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> int:
-    return math.prod(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))
 
 
 def _some(texts: list[str]) -> str:
@@ -226,7 +223,7 @@ def larger_chunk(
     """
     chunk = list(chunk_shape)
     while 2 * math.prod(chunk) * itemsize <= _WANTED_CHUNK_BYTES:
-        counts = [-(-n // c) for n, c in zip(shape, chunk, strict=True)] or [1]
+        counts = chunk_counts(shape, chunk) or (1,)
         most = counts.index(max(counts))
         if counts[most] <= 1:
             break

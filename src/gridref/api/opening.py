@@ -21,7 +21,7 @@ from gridref.errors import (
     Place,
 )
 from gridref.io import Allow
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualGroup, dims_of
 from gridref.options import near_names
 from gridref.serve.conventions import with_conventions
 from gridref.serve.names import IN_ZARR, with_shown_names
@@ -153,7 +153,7 @@ def open_space(
     asked = {*(options.chunks or {})}
     if isinstance(options.shards, Mapping):
         asked |= {*options.shards}
-    known = {dim for array in group.all_arrays().values() for dim in array.dims} if asked else set()
+    known = dims_of(group.all_arrays().values()) if asked else set()
     if not asked <= known:
         raise InvalidRequestError(
             f"no array has a dimension {', '.join(sorted(asked - known))}; there are"

@@ -51,6 +51,7 @@ from gridref.io import ScanFile, is_absent, is_local, open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Codec, Encoding
+from gridref.model.grid import region_of
 from gridref.model.manifest import ChunkState, Source
 from gridref.model.source_policy import SourcePolicy
 from gridref.serve.plan import CrossProduct, PieceBatch
@@ -516,7 +517,7 @@ class _HDF5Original(Original):
         name, first = original
         first = (*first, *(along.start for along in own[len(first) :]))
         lengths = [along.stop - along.start for along in own]
-        return name, tuple(slice(at, at + n) for at, n in zip(first, lengths, strict=True))
+        return name, region_of(first, lengths)
 
     def located(self, piece: Piece) -> Located:
         try:

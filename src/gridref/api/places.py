@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.api.decoding import decoded_values
-from gridref.catalog.document import joined_ranges
 from gridref.catalog.growth import Span
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.conventions import ENDS, MEANING_ATTRIBUTES, LabelEnds, label_ends
-from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.grid import ChunkGrid, GridAxis, joined_ranges
 from gridref.model.indexing import isel
 from gridref.model.scan_report import ScanReport
 from gridref.options import check_choice

@@ -6,14 +6,14 @@ What reads them is imported with the first values: many files are scanned and ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from gridref.io import SourcePool
-from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel, isel_overlays
 from gridref.pickling import Picklable
 
@@ -73,14 +73,9 @@ class SourceAccess:
         return selected.with_changes(overlays=isel_overlays(array, selection))
 
 
-def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:
+def readable[G: VirtualGroup](group: G, sources: Sources) -> G:
     """The group with arrays that can be read, at any depth; lazy arrays stay lazy."""
-    prefix = f"{path}/" if path else ""
-    groups = {
-        name: readable(below, sources, f"{prefix}{name}") for name, below in group.groups.items()
-    }
-    arrays = LazyArrays(group.arrays, partial(_with_access, group.arrays, sources, prefix))
-    return replace(group, arrays=arrays, groups=groups)
+    return group.with_each_array_lazily(partial(_with_access, sources))
 
 
 def from_files[G: VirtualGroup](group: G) -> G:
@@ -89,16 +84,12 @@ def from_files[G: VirtualGroup](group: G) -> G:
 
     if isinstance(group, CatalogGroup):
         group = group.from_files()
-    groups = {name: from_files(below) for name, below in group.groups.items()}
-    arrays = LazyArrays(group.arrays, partial(_without_overlays, group.arrays))
-    return replace(group, arrays=arrays, groups=groups)
+    return group.with_each_array_lazily(_without_overlays)
 
 
-def _without_overlays(arrays: Mapping[str, VirtualArray], name: str) -> VirtualArray:
-    return arrays[name].with_changes(overlays=())
+def _with_access(sources: Sources, path: str, array: VirtualArray) -> VirtualArray:
+    return array.with_changes(access=SourceAccess(sources, path))
 
 
-def _with_access(
-    arrays: Mapping[str, VirtualArray], sources: Sources, prefix: str, name: str
-) -> VirtualArray:
-    return arrays[name].with_changes(access=SourceAccess(sources, f"{prefix}{name}"))
+def _without_overlays(_: str, array: VirtualArray) -> VirtualArray:
+    return array.with_changes(overlays=())

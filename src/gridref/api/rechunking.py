@@ -68,7 +68,6 @@ from gridref.catalog.sources import resolved_url
 from gridref.errors import InvalidRequestError, Message, Option, Place, number_of
 from gridref.io import is_local
 from gridref.model.array import VirtualArray
-from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel
 from gridref.model.joining import boxes_of
@@ -361,7 +360,7 @@ def box_of(
 
 def _present_boxes(array: VirtualArray) -> Iterator[Box]:
     """Boxes of elements that files hold; nobody has brought the others yet."""
-    present = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
+    present = array.held_blocks
     bounds = [np.append(0, np.cumsum(axis.edges())).tolist() for axis in array.grid.axes]
     for start, shape in boxes_of(np.where(present, 0, -1)):
         yield tuple(

@@ -65,17 +65,6 @@ def check_pending(pending: Pending) -> None:
             raise ValueError(f"elements that are pending are {found!r}")
 
 
-def joined_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Ranges in ascending order, those that touch as one."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in sorted(ranges):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
-        else:
-            joined.append((start, stop))
-    return tuple(joined)
-
-
 def is_pending(dims: Sequence[str], starts: Int64Array, pending: Pending) -> NDArray[np.bool_]:
     """Bool (n,), whether what begins at elements int64 (n, ndim) was declared, as far as they say.
 

@@ -28,7 +28,7 @@ from gridref.errors import GridrefError, InvalidRequestError, Place
 from gridref.limits import MAX_GROUP_DEPTH
 from gridref.model.array import Enumeration, VirtualArray, check_name, path_in
 from gridref.model.encoding import Encoding
-from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.grid import ChunkGrid, GridAxis, region_of
 
 # Segments: rows of parts that hold the blocks of an array. Pure
 
@@ -77,12 +77,12 @@ class Segment:
     @property
     def source_box(self) -> tuple[slice, ...]:
         """Its blocks among those of the part."""
-        return _box(self.first, self.shape)
+        return region_of(self.first, self.shape)
 
     @property
     def box(self) -> tuple[slice, ...]:
         """Its blocks among those of the array."""
-        return _box(self.start, self.shape)
+        return region_of(self.start, self.shape)
 
     def check_inside(self, source: Coords, target: Coords) -> None:
         """Refuse a box that reaches out of grids of so many blocks."""
@@ -138,10 +138,6 @@ def whole(part: int, grid_shape: Coords) -> Layout:
 def _sum(origin: Coords, at: Sequence[int], less: Coords) -> Coords:
     """``origin + at - less``."""
     return tuple(o + a - b for o, a, b in zip(origin, at, less, strict=True))
-
-
-def _box(start: Coords, shape: Coords) -> tuple[slice, ...]:
-    return tuple(slice(low, low + n) for low, n in zip(start, shape, strict=True))
 
 
 # Tables, parts, groups and arrays, and what arrays share

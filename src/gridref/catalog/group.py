@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import Any, Self, override
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from gridref.catalog.parts import Part
 from gridref.catalog.sources import Trust
 from gridref.catalog.statistics import boxes, parse_condition
 from gridref.catalog.tables import open_at_once
-from gridref.model.array import LazyArrays, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from gridref.options import check_names
 
@@ -121,8 +120,7 @@ class CatalogGroup(VirtualGroup):
         check_policy(policy)
         opener = replace(self.opener, policy=policy)
         group = self.from_files() if policy == "none" else self
-        arrays, groups = _with_overlays_of(group, opener, "")
-        return replace(group, arrays=arrays, groups=groups, opener=opener)
+        return replace(group.with_each_array_lazily(opener.of), opener=opener)
 
     def from_files(self) -> Self:
         """The same catalog with the arrays of its files only, without coarser levels of them."""
@@ -272,22 +270,3 @@ class CatalogGroup(VirtualGroup):
     @override
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}; catalog: {self.info.url}>"
-
-
-def _with_overlays_of(
-    group: VirtualGroup, opener: OverlayOpener, prefix: str
-) -> tuple[LazyArrays, dict[str, VirtualGroup]]:
-    """The arrays of a group with the overlays of an opener, and the groups below."""
-    groups = {}
-    for name, below in group.groups.items():
-        arrays, inner = _with_overlays_of(below, opener, f"{prefix}{name}/")
-        groups[name] = below.with_changes(arrays=arrays, groups=inner)
-
-    arrays = LazyArrays(group.arrays, partial(_opened_with, opener, group.arrays, prefix))
-    return arrays, groups
-
-
-def _opened_with(
-    opener: OverlayOpener, arrays: Mapping[str, VirtualArray], prefix: str, name: str
-) -> VirtualArray:
-    return opener.of(f"{prefix}{name}", arrays[name])

@@ -224,10 +224,8 @@ def grown(
     if before is None:
         slabs = _slabs_by_place(combined, axis, inputs)
         there = [span is not None for span in slabs]
-        held = (combined.blocks.encoding != MISSING_BLOCK).reshape(combined.grid.grid_shape)
-        if np.compress(
-            there, held, axis
-        ).any():  # an attribute of the catalog has become a variable
+        if np.compress(there, combined.held_blocks, axis).any():
+            # An attribute of the catalog has become a variable.
             return written(combined)
     else:
         slabs = _slabs_by_manifest(combined, axis)
@@ -436,7 +434,7 @@ def reused(combined: VirtualArray, before: VirtualArray | None) -> GrownArray:
     is_kept, encoding = _decoded_alike(combined, before, places, same)
     ids = np.where(is_kept, _run_numbers(places, combined.grid.grid_shape), -1)
     held = [Segment(BEFORE, _first(places, start), start, shape) for start, shape in boxes_of(ids)]
-    is_new = ~is_kept & _present(combined)
+    is_new = ~is_kept & combined.held_blocks
     encodings = _reused_encodings(combined, before, encoding, is_new)
     new, laid = _new_blocks(combined, is_new, encodings)
     if not held or len(held) + len(laid) > MOST_PIECES:
@@ -446,11 +444,6 @@ def reused(combined: VirtualArray, before: VirtualArray | None) -> GrownArray:
         return kept(combined.with_changes(encodings=encodings, blocks=NoBlocks(combined.n_blocks)))
     shown = combined.with_changes(encodings=encodings, blocks=NoBlocks(combined.n_blocks))
     return GrownArray(shown, (*held, *laid), new, _is_altered(combined, before, encodings))
-
-
-def _present(array: VirtualArray) -> NDArray[np.bool_]:
-    """Bool (grid shape), the blocks that some file holds."""
-    return np.not_equal(array.blocks.encoding, MISSING_BLOCK).reshape(array.grid.grid_shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,6 +30,7 @@ from gridref.codecs.stage import (
     as_bytes,
 )
 from gridref.limits import beyond, limits
+from gridref.model.grid import chunk_counts, region_of
 
 # Frames
 
@@ -156,7 +157,7 @@ class Blosc2Header:
         extents = [shape, chunk, _] = self.extents()
         if min(min(extent, default=1) for extent in extents) < 1:
             raise ValueError(f"header says that shape, chunk and block are {list(extents)}")
-        padded = self.chunk_bytes * prod(_divided(shape, chunk))
+        padded = self.chunk_bytes * prod(chunk_counts(shape, chunk))
         if in_chunks != padded:
             raise ValueError(f"header says {in_chunks} bytes are in chunks, blocks have {padded}")
         if padded > limits().decoded_bytes:
@@ -199,11 +200,11 @@ class Blosc2Frame(Blosc2Header):
     def _in_c_order(self, decoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The array from its chunks, which hold it block by block; the last blocks are padded."""
         shape, chunk, block = self.extents()
-        stored = decoded.view(f"V{self.item_bytes}").reshape(prod(_divided(shape, chunk)), -1)
+        stored = decoded.view(f"V{self.item_bytes}").reshape(prod(chunk_counts(shape, chunk)), -1)
         values = np.empty(shape, stored.dtype)
-        for place, blocks in zip(np.ndindex(*_divided(shape, chunk)), stored, strict=True):
+        for place, blocks in zip(np.ndindex(*chunk_counts(shape, chunk)), stored, strict=True):
             starts = [n * length for n, length in zip(place, chunk, strict=True)]
-            out = values[tuple(slice(n, n + c) for n, c in zip(starts, chunk, strict=True))]
+            out = values[region_of(starts, chunk)]
             out[...] = in_rows(blocks, chunk, block)[tuple(slice(n) for n in out.shape)]
         return values.reshape(-1).view(np.uint8)
 
@@ -235,11 +236,6 @@ class Blosc2Frame(Blosc2Header):
             out.view(f"<f{item_bytes}")[:] = np.nan
         else:
             raise ValueError(f"a chunk of repeated values of kind {kind} is not supported")
-
-
-def _divided(lengths: Sequence[int], parts: Sequence[int]) -> list[int]:
-    """The number of parts along each dimension; the last part may be shorter."""
-    return [-(-length // part) for length, part in zip(lengths, parts, strict=True)]
 
 
 # Chunks
@@ -299,7 +295,7 @@ def _has_long_header(data: bytes) -> bool:
 def in_rows(elements: NDArray[Any], chunk: Sequence[int], block: Sequence[int]) -> NDArray[Any]:
     """The elements of a chunk in C order, from those of its blocks one after the other."""
     by_axis = [k for axis in range(len(chunk)) for k in (axis, axis + len(chunk))]
-    blocks = elements.reshape((*_divided(chunk, block), *block)).transpose(by_axis)
+    blocks = elements.reshape((*chunk_counts(chunk, block), *block)).transpose(by_axis)
     whole = blocks.reshape(padded_shape(chunk, block))
     return whole[tuple(slice(length) for length in chunk)]
 

@@ -33,6 +33,7 @@ from gridref.codecs.stage import (
     decompressed,
     without_unit_axes,
 )
+from gridref.model.grid import chunk_counts
 
 _RICE: dict[int, np.dtype[Any]] = {
     1: np.dtype("u1"),
@@ -274,7 +275,7 @@ def _regions(shape: tuple[int, ...], tile: tuple[int, ...]) -> Iterator[tuple[sl
 
 def _tiles_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
     tile = tuple(config["tile"])
-    n_tiles = math.prod(-(-n // length) for n, length in zip(spec.shape, tile, strict=True))
+    n_tiles = math.prod(chunk_counts(spec.shape, tile))
 
     def decode(raw: Raw) -> NDArray[Any]:
         rows = _Rows(raw, config, n_tiles)

@@ -30,6 +30,7 @@ from gridref.codecs.stage import (
     as_u1,
 )
 from gridref.codecs.tiff import marker_segments
+from gridref.model.grid import chunk_counts
 
 # Images
 
@@ -119,7 +120,7 @@ def _segmentation_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
     """
     n_channels, *voxels = spec.shape
     blocks = [int(length) for length in config["block_shape"]]
-    counts = [-(-extent // length) for extent, length in zip(voxels, blocks, strict=True)]
+    counts = chunk_counts(voxels, blocks)
     # A block may be much larger than the chunk: only the voxels inside are decoded.
     shown = [min(extent, length) for extent, length in zip(voxels, blocks, strict=True)]
     z, y, x = np.ogrid[tuple(slice(length) for length in shown)]

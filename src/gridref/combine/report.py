@@ -15,6 +15,7 @@ from typing import Any
 from gridref.errors import CombineError, Message, Problem, number_of, some_of
 from gridref.model.array import VirtualGroup
 from gridref.model.conventions import LabelEnds
+from gridref.model.grid import joined_ranges
 from gridref.model.scan_report import LEFT_OUT, Fate, Finding, ScanReport, html_of
 from gridref.secrets import shown_address
 
@@ -24,13 +25,8 @@ GAP = "gap"
 
 def file_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Ascending (first, last) of file numbers; those that touch or overlap are joined."""
-    joined: list[tuple[int, int]] = []
-    for first, last in ranges:
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
-        else:
-            joined.append((first, last))
-    return tuple(joined)
+    joined = joined_ranges((first, last + 1) for first, last in ranges)
+    return tuple((start, stop - 1) for start, stop in joined)
 
 
 @dataclass(frozen=True)
@@ -377,7 +373,7 @@ def _joined(drifts: Sequence[Drift]) -> Drift:
             ranges.setdefault(case.value, []).extend(case.ranges)
     hidden = sum(drift.n_cases - len(drift.cases) for drift in drifts)
     cases = tuple(
-        DriftCase(value, file_ranges(sorted(spans)))
+        DriftCase(value, file_ranges(spans))
         for value, spans in list(ranges.items())[: Drift.MAX_CASES]
     )
     return replace(drifts[0], cases=cases, n_cases=len(ranges) + hidden)

@@ -38,8 +38,8 @@ from gridref.io import ScanFile
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, Encoding
+from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkManifest, ChunkState
-from gridref.model.scan_report import Fate
 from gridref.typing import Int64Array
 
 _FRAME = "chunks.b2frame"
@@ -56,12 +56,11 @@ def scan(location: Location, options: ScanOptions) -> VirtualGroup:
     name = array_name(url.partition("?")[0])
     findings = Findings(url)
     arrays: dict[str, VirtualArray] = {}
-    with findings.refusing(f"/{name}"):
+    with findings.taking(f"/{name}"):
         if is_folder:
             arrays[name] = _of_folder(StoreFiles.at(location, options))
         else:
             arrays[name] = _of_file(location.opened, location.head)
-        findings.note(f"/{name}", Fate.TAKEN)
     return VirtualGroup(arrays, report=findings.report(options))
 
 
@@ -155,7 +154,7 @@ class _Frame:
 
     @property
     def n_chunks(self) -> int:
-        return prod(-(-n // c) for n, c in zip(self.shape, self.chunk_shape, strict=True))
+        return prod(chunk_counts(self.shape, self.chunk_shape))
 
     @property
     def chunk_bytes(self) -> int:

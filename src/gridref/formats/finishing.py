@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from gridref.errors import GridrefError
 from gridref.io import AtHand, ScanFile, current_context
 from gridref.io.remote import RemoteFiles
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, dims_of
 from gridref.model.conventions import referred_names
 from gridref.model.encoding import EdgePolicy
 from gridref.model.manifest import (
@@ -117,7 +117,7 @@ def _apart(group: VirtualGroup, path: str, url: str, findings: list[Finding]) ->
         axes = zip(array.dims, array.shape, strict=True)
         arrays[name] = array.with_changes(dims=tuple(renamed.get(axis, axis[0]) for axis in axes))
     new = {name for (dim, _), name in renamed.items() if dim in group.unlimited_dims}
-    used = {dim for array in arrays.values() for dim in array.dims}
+    used = dims_of(arrays.values())
     unlimited = (group.unlimited_dims | new) & used
     return group.with_changes(arrays=arrays, groups=groups, unlimited_dims=unlimited)
 

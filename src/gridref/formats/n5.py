@@ -44,11 +44,10 @@ from gridref.formats.chunks import StoreFiles, array_name, check_chunk_files, wh
 from gridref.formats.location import Location
 from gridref.formats.metadata import attributes_from_json, dimension_names, json_object
 from gridref.formats.scanner import Findings, ScanOptions
-from gridref.limits import MAX_GROUP_DEPTH
 from gridref.model.array import VirtualArray, VirtualGroup, path_in
 from gridref.model.encoding import Codec, Encoding, blosc_codec, bytes_codec, transpose_codec
+from gridref.model.grid import chunk_counts
 from gridref.model.ome_zarr import Placement, placed_image_attributes
-from gridref.model.scan_report import Fate
 
 # Groups
 
@@ -87,10 +86,7 @@ class _Scan:
         for name, below, own in self._members(path, attrs):
             if own is not None and is_dataset(own):
                 datasets[name] = (below, own)
-            elif below.count("/") >= MAX_GROUP_DEPTH:
-                reason = f"groups are nested more than {MAX_GROUP_DEPTH} deep"
-                self.findings.refuse(f"/{below}", UnsupportedFeatureError(reason))
-            else:
+            elif not self.findings.is_too_deep(below):
                 member = self.group(below, own or {})
                 if own is not None or member.arrays or member.groups:
                     groups[name] = member
@@ -107,11 +103,10 @@ class _Scan:
         phony: dict[int, list[str]] = {}
         arrays: dict[str, VirtualArray] = {}
         for name, (below, own) in datasets.items():
-            with self.findings.refusing(f"/{below or name}"):
+            with self.findings.taking(f"/{below or name}"):
                 shape = shape_of(own)
                 dims = dimension_names(axis_names(own, attrs, len(shape)), shape, phony)
                 arrays[name] = array_of(self._files, below, own, dims)
-                self.findings.note(f"/{below or name}", Fate.TAKEN)
         levels = {name: datasets[name][1] for name in arrays}
         shown = {key: value for key, value in attrs.items() if key != _VERSION}
         about = pyramid_attributes(path.rpartition("/")[2], shown, levels, arrays)
@@ -210,7 +205,7 @@ def array_of(
     dtype = _dtype(attrs["dataType"])
     if math.prod(block_shape) * dtype.itemsize > _MOST_BLOCK_BYTES:
         raise SourceFormatError(f"blocks of shape {list(block_shape)} are larger than 2 GiB")
-    counts = [-(-length // block) for length, block in zip(shape, block_shape, strict=True)]
+    counts = chunk_counts(shape, block_shape)
     check_chunk_files(math.prod(counts))
     head = f"{path}/" if path else ""
     names = (map(str, range(count)) for count in counts)

@@ -28,11 +28,10 @@ from gridref.formats.metadata import DEFAULT_FILLS, decoded
 from gridref.formats.scanner import Findings, ScanOptions
 from gridref.io import ScanFile
 from gridref.limits import beyond, limits
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, dims_of
 from gridref.model.encoding import bytes_codec, shared_encoding
 from gridref.model.joining import missing_array
 from gridref.model.manifest import ChunkManifest, Manifest, RunManifest, Source
-from gridref.model.scan_report import Fate
 
 # Variables as arrays
 
@@ -51,10 +50,9 @@ def scan(location: Location, options: ScanOptions) -> VirtualGroup:
     findings = Findings(file.name)
     for variable in header.variables:
         path = f"/{variable.name}"
-        with findings.refusing(path):
+        with findings.taking(path):
             arrays[variable.name] = array_of(variable, header, file.source, options)
-            findings.note(path, Fate.TAKEN)
-    used = {dim for array in arrays.values() for dim in array.dims}
+    used = dims_of(arrays.values())
     return VirtualGroup(
         arrays,
         attrs=header.attrs,

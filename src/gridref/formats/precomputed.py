@@ -51,7 +51,6 @@ from gridref.model.encoding import Codec, bytes_codec, shared_encoding
 from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkManifest, Manifest, Source
 from gridref.model.ome_zarr import Placement, placed_image_attributes
-from gridref.model.scan_report import Fate
 
 # A volume as a group
 
@@ -84,11 +83,10 @@ def scan(location: Location, options: ScanOptions) -> VirtualGroup:
     groups: dict[str, VirtualGroup] = {}
     for number, scale in enumerate(volume.scales):
         path = f"/{number}/{volume.kind}"
-        with findings.refusing(path):
+        with findings.taking(path):
             if isinstance(scale, ScanError):
                 raise scale
             groups[str(number)] = _scale_group(files, volume, scale)
-            findings.note(path, Fate.TAKEN)
     name = files.url.rpartition("/")[2]
     attrs = {**volume.attrs, **_multiscales(name, volume, groups)}
     return VirtualGroup(groups=groups, attrs=attrs, report=findings.report(options))
@@ -235,10 +233,7 @@ class Scale:
     @property
     def grid_shape(self) -> Triple[int]:
         """Chunks along each axis."""
-        z, y, x = (
-            -(-extent // length)
-            for extent, length in zip(self.shape, self.chunk_shape, strict=True)
-        )
+        z, y, x = chunk_counts(self.shape, self.chunk_shape)
         return z, y, x
 
 

@@ -33,7 +33,7 @@ from gridref.errors import (
 )
 from gridref.formats.location import Location
 from gridref.io import Allow, DataNames
-from gridref.limits import beyond, limits
+from gridref.limits import MAX_GROUP_DEPTH, beyond, limits
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.options import Shown, check_choices, refuses_unknown
@@ -143,6 +143,21 @@ class Findings:
             yield
         except ScanError as error:
             self.refuse(path, error)
+
+    @contextmanager
+    def taking(self, path: str) -> Iterator[None]:
+        """Describe an object as `refusing` does, and note that it is taken if that ends well."""
+        with self.refusing(path):
+            yield
+            self.note(path, Fate.TAKEN)
+
+    def is_too_deep(self, path: str) -> bool:
+        """Whether a group is nested too deep, and therefore refused."""
+        if path.count("/") < MAX_GROUP_DEPTH:
+            return False
+        reason = f"groups are nested more than {MAX_GROUP_DEPTH} deep"
+        self.refuse(f"/{path}", UnsupportedFeatureError(reason))
+        return True
 
     def report(self, options: ScanOptions) -> ScanReport:
         """All findings.

@@ -43,7 +43,6 @@ from gridref.model.encoding import Codec, Encoding, bytes_codec, transpose_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Source
 from gridref.model.ome_zarr import Placement, placed_image_attributes
-from gridref.model.scan_report import Fate
 from gridref.secrets import shown_address
 from gridref.typing import Int64Array
 
@@ -63,9 +62,8 @@ def scan(location: Location, options: ScanOptions) -> VirtualGroup:
     if data is None:
         name = files.url.rpartition("/")[2] or "array"
         arrays: dict[str, VirtualArray] = {}
-        with findings.refusing(f"/{name}"):
+        with findings.taking(f"/{name}"):
             arrays[name], _ = array_of(files, "", None, {})
-            findings.note(f"/{name}", Fate.TAKEN)
         return VirtualGroup(arrays, report=findings.report(options))
     try:
         properties = json.loads(data)
@@ -122,12 +120,11 @@ def _layer(
     for each in mags:
         mag = _magnification(each)
         folder = _folder(files, name, mag, each)
-        with findings.refusing(f"/{name}/{folder}"):
+        with findings.taking(f"/{name}/{folder}"):
             path = _path(each) or f"{name}/{folder}"
             box = _box(layer.get("boundingBox"), mag)
             arrays[folder], box = array_of(files, path, box, {"mag": np.array(mag)})
             boxes[folder] = mag, box
-            findings.note(f"/{name}/{folder}", Fate.TAKEN)
     attrs = {key: layer[key] for key in ("category", "elementClass") if key in layer}
     return VirtualGroup(arrays, {}, {**attrs, **_image(name, boxes, voxel)})
 

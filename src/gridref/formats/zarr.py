@@ -162,7 +162,7 @@ class _Scan:
                 arrays[name] = child
             elif child is None:
                 self.findings.note(f"/{below}", Fate.SKIPPED, _NO_METADATA)
-            elif self._may_go_down(below):
+            elif not self.findings.is_too_deep(below):
                 groups[name] = self.group(child, below)
         return self.group_of(arrays, groups, node.attrs, path)
 
@@ -184,14 +184,6 @@ class _Scan:
                 except UnsupportedFeatureError as error:
                     self.findings.refuse(below, error)
         return VirtualGroup(arrays, dict(groups), attributes_from_json(attrs, None))
-
-    def _may_go_down(self, path: str) -> bool:
-        """Whether a group is not nested too deep; groups that are, are refused."""
-        if path.count("/") < MAX_GROUP_DEPTH:
-            return True
-        reason = f"groups are nested more than {MAX_GROUP_DEPTH} deep"
-        self.findings.refuse(f"/{path}", UnsupportedFeatureError(reason))
-        return False
 
     def _array(self, node: _ArrayNode, phony: dict[int, list[str]]) -> VirtualArray:
         if isinstance(node.metadata, ScanError):

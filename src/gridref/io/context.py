@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from gridref.cache import LRU, cache_bytes
 from gridref.forks import new_lock
 from gridref.io.coalesce import REMOTE_MERGING, plan_reads
+from gridref.model.grid import joined_ranges
 from gridref.model.manifest import Source
 
 # Counts and records
@@ -78,13 +79,7 @@ class Reads:
 
     def pieces(self, address: str) -> tuple[tuple[int, int], ...]:
         """The ranges of a file, ascending, those that touch or overlap as one."""
-        joined: list[tuple[int, int]] = []
-        for start, stop in sorted(self.ranges.get(address, [])):
-            if joined and start <= joined[-1][1]:
-                joined[-1] = joined[-1][0], max(stop, joined[-1][1])
-            else:
-                joined.append((start, stop))
-        return tuple(joined)
+        return joined_ranges(self.ranges.get(address, []))
 
 
 # What is shared, by all in one context

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -485,6 +485,20 @@ class LazyArrays(Mapping[str, VirtualArray]):
         return name in self._names
 
 
+def _changed(
+    arrays: Mapping[str, VirtualArray],
+    change: Callable[[str, VirtualArray], VirtualArray],
+    path: str,
+    name: str,
+) -> VirtualArray:
+    return change(path_in(path, name), arrays[name])
+
+
+def dims_of(arrays: Iterable[VirtualArray]) -> set[str]:
+    """Names of all dimensions of arrays."""
+    return {dim for array in arrays for dim in array.dims}
+
+
 def path_in(path: str, name: str) -> str:
     """The path of a name in the group at a path; that of the root is empty."""
     return f"{path}/{name}" if path else name
@@ -581,6 +595,19 @@ class VirtualGroup:
     def with_changes(self, **changes: Any) -> VirtualGroup:
         """A copy with some attributes replaced."""
         return replace(self, **changes)
+
+    def with_each_array_lazily(
+        self, change: Callable[[str, VirtualArray], VirtualArray], path: str = ""
+    ) -> Self:
+        """The same as `with_each_array`, but an array is changed when it is first looked up."""
+        return replace(
+            self,
+            arrays=LazyArrays(self.arrays, partial(_changed, self.arrays, change, path)),
+            groups={
+                name: below.with_each_array_lazily(change, path_in(path, name))
+                for name, below in self.groups.items()
+            },
+        )
 
     def with_each_array(
         self, change: Callable[[str, VirtualArray], VirtualArray], path: str = ""

@@ -394,6 +394,22 @@ def chunk_counts(shape: Sequence[int], chunk_shape: Sequence[int]) -> tuple[int,
     return tuple([-(-extent // n) for extent, n in zip(shape, chunk_shape, strict=True)])
 
 
+def region_of(start: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
+    """The elements of a box, by a slice along each axis."""
+    return tuple(slice(low, low + n) for low, n in zip(start, shape, strict=True))
+
+
+def joined_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Half-open ranges in ascending order, those that touch or overlap as one."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return tuple(joined)
+
+
 def chunk_runs(shape: Sequence[int], chunk_shape: Sequence[int]) -> tuple[Int64Array, Int64Array]:
     """First element (in C order) and number of elements of each chunk, in C order of the chunks."""
     start = np.zeros(1, np.int64)

@@ -28,7 +28,7 @@ from gridref.model.array import Enumeration, VirtualArray
 from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.columns import condensed, joined_columns
 from gridref.model.encoding import Encoding, bytes_codec, element_bytes
-from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.grid import ChunkGrid, GridAxis, region_of
 from gridref.model.indexing import split_blocks
 from gridref.model.manifest import (
     ChunkManifest,
@@ -616,7 +616,7 @@ def _chosen(
     for part, corner, base in reversed(numbered) if keep_last else numbered:
         at = [int(np.searchsorted(f, begin)) for f, begin in zip(starts, corner, strict=True)]
         counts = part.grid.grid_shape
-        cells = chosen[tuple(slice(k, k + n) for k, n in zip(at, counts, strict=True))]
+        cells = chosen[region_of(at, counts)]
         rows = base + np.arange(part.n_blocks, dtype=np.int64).reshape(counts)
         free = part.held_blocks & (cells < 0)
         cells[free] = rows[free]

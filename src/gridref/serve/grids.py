@@ -204,7 +204,7 @@ def native_grid(array: VirtualArray, encoding: Encoding) -> ChunkGrid:
     tables = array.axis_tables
     if tables is None:
         raise NotRepresentableError("blocks are cut differently")
-    present = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
+    present = array.held_blocks
     axes = []
     for axis, (table, outer) in enumerate(zip(tables, array.grid.axes, strict=True)):
         if (table.step != 1).any():

@@ -17,6 +17,7 @@ from gridref.cache import LRU, cache_bytes
 from gridref.codecs import decode_chunk, encode_chunk, gzip_from_zlib
 from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.encoding import Codec, bytes_codec
+from gridref.model.grid import region_of
 from gridref.model.shard import boxes_of_interval
 from gridref.serve.pages import (
     DecodedRunSegment,
@@ -221,7 +222,7 @@ def chunk_bytes(reader: Reader, segment: DecodedSegment) -> Buffer:
     held = view.metadata.grid.data_shape(segment.coords)
     if view.array.overlays:  # one of them may be faster than the files that were looked up
         start = view.metadata.grid.start(segment.coords)
-        region = tuple(slice(low, low + n) for low, n in zip(start, held, strict=True))
+        region = region_of(start, held)
         values = reader.read(view.array, region, is_copied=True)
     else:
         values = reader.read_looked_up(view.array, held, segment.below)

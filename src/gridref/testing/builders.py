@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec
+from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkManifest, ChunkState
 
 __all__ = ["chunked_array"]
@@ -57,7 +58,7 @@ def chunked_array(
     native = values.astype(values.dtype.newbyteorder("="))
     stored_dtype = native.dtype.newbyteorder(">" if big_endian else "<")
     chunks = []
-    counts = [-(-extent // n) for extent, n in zip(native.shape, chunk_shape, strict=True)]
+    counts = chunk_counts(native.shape, chunk_shape)
     for number, coords in enumerate(itertools.product(*map(range, counts))):
         part = native[
             tuple(slice(k * n, (k + 1) * n) for k, n in zip(coords, chunk_shape, strict=True))

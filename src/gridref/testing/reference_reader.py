@@ -16,6 +16,7 @@ from gridref.codecs import decode_chunk
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import EdgePolicy, Encoding, Unpacking
+from gridref.model.grid import region_of
 from gridref.model.manifest import ChunkManifest, ChunkState
 
 __all__ = ["read_slowly"]
@@ -28,7 +29,7 @@ def read_slowly(array: VirtualArray) -> NDArray[Any]:
     for block, coords in enumerate(np.ndindex(*grid.grid_shape)):
         start = grid.start(coords)
         shape = grid.data_shape(coords)
-        block_slices = tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))
+        block_slices = region_of(start, shape)
         if array.blocks.encoding[block] == MISSING_BLOCK:
             out[block_slices] = array.fill_value
         else:
@@ -63,7 +64,7 @@ def _read_block(array: VirtualArray, block: int, shape: tuple[int, ...]) -> NDAr
         full = data_shape if encoding.edge is EdgePolicy.TRUNCATED else encoding.chunk_shape
         values = _chunk_values(array, encoding, rows, tuple(full))
         part = values[tuple(slice(0, n) for n in data_shape)]
-        stored[tuple(slice(a, a + n) for a, n in zip(low, data_shape, strict=True))] = part
+        stored[region_of(low, data_shape)] = part
     return stored[np.ix_(*indices)] if indices else stored
 
 

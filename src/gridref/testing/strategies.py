@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gridref.model.array import Enumeration, VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking
-from gridref.model.grid import ChunkGrid
+from gridref.model.grid import ChunkGrid, chunk_counts
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -330,7 +330,7 @@ def _files(
     first = 10_000 * number
     values = np.arange(first, first + math.prod(shape), dtype=np.int32).reshape(shape)
     chunk_shape = [draw(st.integers(1, extent + 2)) for extent in shape]
-    counts = [-(-extent // n) for extent, n in zip(shape, chunk_shape, strict=True)]
+    counts = chunk_counts(shape, chunk_shape)
     absent = draw(st.sets(st.integers(0, math.prod(counts) - 1), max_size=1))
     array = chunked_array(
         values,

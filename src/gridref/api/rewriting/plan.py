@@ -25,7 +25,7 @@ from gridref.errors import InvalidRequestError, Message, Option, number_of
 from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, Encoding
-from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.grid import ChunkGrid, GridAxis, chunk_counts
 from gridref.model.manifest import ChunkManifest, KnownSources
 from gridref.model.projection import SliceProjection
 from gridref.model.shard import ShardLayout
@@ -483,7 +483,7 @@ def _in_two_passes(view: ArrayView, resources: Resources) -> RewritePlan | None:
     for share in _SHARES:
         most = max(1, int(room * share) // dtype.itemsize)
         read_box, piece = boxes_between(array.shape, stored, objects, most)
-        n_pieces = math.prod(-(-n // k) for n, k in zip(array.shape, piece, strict=True))
+        n_pieces = math.prod(chunk_counts(array.shape, piece))
         if math.prod(piece) * dtype.itemsize < _PIECE_BYTES and n_pieces > _MANY_PIECES:
             return None
         piece = _cut(piece, max(1, _MOST_PIECE_BYTES // dtype.itemsize))

@@ -21,6 +21,7 @@ from gridref.combine.values import Values, same_chunks, same_values
 from gridref.errors import Message, Option
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.conventions import referred_names
+from gridref.model.grid import region_of
 from gridref.model.indexing import flip
 from gridref.model.ome_zarr import axis_type
 from gridref.model.reshaping import broadcast_axis, expand_dims, transpose
@@ -471,7 +472,7 @@ def contradicting_files(
         every = np.broadcast_to(np.expand_dims(values.of(array), tuple(lacking)), whole.shape)
         cut = boxes.cut(wide, box)
         own = every[tuple(cut.get(axis, slice(None)) for axis in range(whole.ndim))]
-        at = tuple(slice(start, start + n) for start, n in zip(corner, own.shape, strict=True))
+        at = region_of(corner, own.shape)
         known = held[at]
         if not same_values(own[known].astype(shown.dtype), shown[at][known]):
             found[column.files[position]] = None

@@ -23,7 +23,7 @@ from gridref.compat.kerchunk.references import (
 from gridref.compat.kerchunk.selectors import coordinate_of, first_label, variable_name
 from gridref.errors import InvalidRequestError
 from gridref.faces.exports.kerchunk import to_kerchunk
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, dims_of
 
 __all__ = ["MultiZarrToZarr", "drop"]
 
@@ -225,7 +225,7 @@ class MultiZarrToZarr:
     def _cell(self, number: int, given: Input) -> _Cell:
         arrays = given.group.arrays
         if _VARIABLE in self.coo_map:
-            dims = {dim for array in arrays.values() for dim in array.dims}
+            dims = dims_of(arrays.values())
             others = {*self.coo_map, *self.identical_dims, *dims}
             name = variable_name(self.coo_map[_VARIABLE], number, given, others)
             arrays = {own if own in others else name: array for own, array in arrays.items()}
@@ -293,7 +293,7 @@ def _united(cells: Sequence[_Cell]) -> VirtualGroup:
 
 def _variables(group: VirtualGroup) -> list[str]:
     """The arrays that are no coordinates of their dimension."""
-    dims = {dim for array in group.arrays.values() for dim in array.dims}
+    dims = dims_of(group.arrays.values())
     return [name for name in group.arrays if name not in dims]
 
 

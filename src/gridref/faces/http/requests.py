@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 
 from gridref.faces.web.frame import Links
 from gridref.limits import limits
+from gridref.model.grid import joined_ranges
 from gridref.typing import Scope
 
 type Fields = tuple[tuple[bytes, bytes], ...]
@@ -174,13 +175,7 @@ def _merged(ranges: list[tuple[int, int]]) -> RangeSet:
     ascending = sorted(ranges)
     if all(a[1] <= b[0] for a, b in itertools.pairwise(ascending)):
         return tuple(ranges)
-    merged = [ascending[0]]
-    for start, stop in ascending[1:]:
-        if start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
-        else:
-            merged.append((start, stop))
-    return tuple(merged)
+    return joined_ranges(ranges)
 
 
 def tag_matches(header: str, etag: str, *, weak: bool) -> bool:

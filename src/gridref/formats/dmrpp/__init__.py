@@ -79,7 +79,7 @@ from gridref.io import (
     real_path,
 )
 from gridref.limits import beyond, limits
-from gridref.model.array import VirtualArray, VirtualGroup, check_name, zero_of
+from gridref.model.array import VirtualArray, VirtualGroup, check_name, dims_of, zero_of
 from gridref.model.encoding import Codec, Encoding, bytes_codec, shared_encoding
 from gridref.model.grid import chunk_counts
 from gridref.model.joining import missing_array
@@ -139,7 +139,7 @@ class _Scan:
             if name in groups or name in arrays:
                 raise SourceFormatError(f"there are two objects {path}/{name}")
             groups[name] = self.group(child, f"{path}/{name}")
-        used = {dim for array in arrays.values() for dim in array.dims}
+        used = dims_of(arrays.values())
         unlimited = attributes.unlimited & used
         return VirtualGroup(arrays, groups, attributes.public, unlimited_dims=unlimited)
 
