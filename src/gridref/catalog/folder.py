@@ -225,7 +225,7 @@ class LocalFolder:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise _unusable(self.url, error) from error
+            raise SourceUnavailableError(_why(error), Place(source=self.url)) from error
 
     def read(self, name: str) -> bytes:
         try:
@@ -727,7 +727,3 @@ def _not_found(url: str, name: str) -> CatalogNotFoundError:
         f"no catalog there: it has no {name}{advice}",
         Place(source=url),
     )
-
-
-def _unusable(path: str, error: OSError) -> GridrefError:
-    return SourceUnavailableError(_why(error), Place(source=path))

@@ -319,7 +319,8 @@ def together(task: Task) -> tuple[NDArray[np.int64], bool]:
     some = members[len(members) // 2]
     encoding, shape = cross.array.encodings[int(batch.encoding[some])], batch.shape[some]
     n_bytes = int(np.prod(shape)) * encoding.dtype.itemsize
-    if n_bytes > MOST_CHUNK_BYTES or encoding.prefix or not _is_plain(encoding):
+    has_array_codecs = encoding.codecs[0].name != "bytes"
+    if n_bytes > MOST_CHUNK_BYTES or encoding.prefix or has_array_codecs:
         return nothing
     are = (batch.encoding[members] == batch.encoding[some]) & (batch.shape[members] == shape).all(1)
     if rows.filter_mask is not None:
@@ -334,11 +335,6 @@ def _is_cut_by_slices(pieces: PieceSet) -> TypeGuard[CrossProduct]:
     return isinstance(pieces, CrossProduct) and all(
         isinstance(axis.pieces, SliceProjection) for axis in pieces.axes
     )
-
-
-def _is_plain(encoding: Encoding) -> bool:
-    """Whether its only array codec is ``bytes``."""
-    return encoding.codecs[0].name == "bytes"
 
 
 def _are_whole(cross: CrossProduct, batch: PieceBatch, members: Int64Array) -> NDArray[np.bool_]:

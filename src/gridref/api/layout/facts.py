@@ -160,8 +160,9 @@ class Facts:
     @cached_property
     def boxes(self) -> list[Box]:
         """Where each file is along the dimensions that vary."""
-        held = [_by_name(group) for group in self.groups]
-        return [tuple(self._span(own.get(dim)) for dim in self.varying) for own in held]
+        held = [group.all_arrays().items() for group in self.groups]
+        named = [{path.rpartition("/")[2]: array for path, array in own} for own in held]
+        return [tuple(self._span(own.get(dim)) for dim in self.varying) for own in named]
 
     @cached_property
     def is_single(self) -> bool:
@@ -613,10 +614,6 @@ def _by_path(groups: Sequence[VirtualGroup]) -> list[list[VirtualArray]]:
         for path, array in group.all_arrays().items():
             found.setdefault(path, []).append(array)
     return [*found.values()]
-
-
-def _by_name(group: VirtualGroup) -> dict[str, VirtualArray]:
-    return {path.rpartition("/")[2]: array for path, array in group.all_arrays().items()}
 
 
 def _meet(one: Box, other: Box) -> bool:

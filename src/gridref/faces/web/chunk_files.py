@@ -125,12 +125,9 @@ def _why_not(array: VirtualArray) -> str | None:
         for codec in encoding.codecs:
             if not _is_decoded(codec, encoding):
                 return f"its codec {codec.name} is not among those that they decode"
-    sources = {source for manifest in array.manifests for source in _sources(manifest)}
+    no_rows = np.zeros(0, np.int64)
+    sources = {source for each in array.manifests for source in each.take(no_rows).sources}
     return None if all(map(is_nameable, sources)) else IN_ARCHIVE
-
-
-def _sources(manifest: Any) -> tuple[Any, ...]:
-    return tuple(manifest.take(np.zeros(0, np.int64)).sources)
 
 
 def _is_decoded(codec: Codec, encoding: Encoding) -> bool:

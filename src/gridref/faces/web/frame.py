@@ -201,7 +201,9 @@ def page(
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
-        _policy(links.policy) if links.policy else None,
+        tag("meta", http_equiv="Content-Security-Policy", content=links.policy)
+        if links.policy
+        else None,
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title if title == "gridref" else f"{title} · gridref"),
@@ -221,10 +223,6 @@ def page(
     )
     text = "<!doctype html>\n" + tag("html", head, shown, lang="en")
     return text.encode(errors="replace")  # names of files may have lone surrogates
-
-
-def _policy(policy: str) -> Markup:
-    return tag("meta", http_equiv="Content-Security-Policy", content=policy)
 
 
 def problem_page(title: str, links: Links, text: str) -> bytes:

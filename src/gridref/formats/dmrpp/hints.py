@@ -74,7 +74,8 @@ class Hints:
         if not unfit:
             return group
         reason = f"{self.name} does not fit the file: {unfit}"
-        finding = Finding(f"/{self.name}", Fate.SKIPPED, reason, _source_of(group))
+        source = next((finding.source for finding in group.report if finding.source), "")
+        finding = Finding(f"/{self.name}", Fate.SKIPPED, reason, source)
         return group.with_changes(report=replace(group.report, findings=(*group.report, finding)))
 
     def _unlike(self, group: VirtualGroup) -> str:
@@ -158,7 +159,3 @@ def _places(array: VirtualArray) -> Ranges | None:
         start = manifest.offset[there].astype(np.int64)
         found.append(np.column_stack((start, start + manifest.length[there])))
     return np.concatenate(found) if found else None
-
-
-def _source_of(group: VirtualGroup) -> str:
-    return next((finding.source for finding in group.report if finding.source), "")

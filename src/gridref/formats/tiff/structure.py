@@ -301,7 +301,8 @@ def _is_tiled(directory: Directory) -> bool:
 
 
 def _advice(directories: Sequence[Directory], metadata: MetadataPieces) -> Iterator[Advice]:
-    n_bytes = sum(_n_bytes(each) for each in directories)
+    entries = [entry for each in directories for entry in each.entries.values()]
+    n_bytes = sum(20 + entry.n_bytes for entry in entries)  # with the values of the tags
     n_then = 1 if n_bytes < _HEAD_BYTES else 2
     if metadata.n_requests > n_then:
         last = max(each.offset for each in directories)
@@ -316,8 +317,3 @@ def _advice(directories: Sequence[Directory], metadata: MetadataPieces) -> Itera
         yield Advice(
             "the image is stored in strips: a part of it takes whole rows", _COG, "tiles of 512"
         )
-
-
-def _n_bytes(directory: Directory) -> int:
-    """Size of a directory and the values of its tags."""
-    return sum(20 + entry.n_bytes for entry in directory.entries.values())
