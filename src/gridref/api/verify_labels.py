@@ -36,7 +36,13 @@ from gridref.errors import (
     number_of,
 )
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import MEANING_ATTRIBUTES, UNIT_NS, is_time_like, text_of
+from gridref.model.conventions import (
+    MEANING_ATTRIBUTES,
+    UNIT_NS,
+    grid_mapping_of,
+    is_time_like,
+    text_of,
+)
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkState
 from gridref.serve.reader import Reader
@@ -158,7 +164,7 @@ class Labels:
 
 def _labels_of(group: VirtualGroup) -> dict[str, VirtualArray]:
     """The arrays of a group that label others."""
-    mappings = {text_of(array.attrs, "grid_mapping") for array in group.arrays.values()}
+    mappings = {grid_mapping_of(array.attrs) for array in group.arrays.values()}
     named = coordinate_names(group.arrays, group.attrs) - mappings
     return {
         name: array

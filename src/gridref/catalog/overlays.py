@@ -30,7 +30,7 @@ from gridref.catalog.values import attributes_from_json
 from gridref.errors import InvalidRequestError, Message, Option
 from gridref.io import is_local
 from gridref.model.array import Overlay, VirtualArray, VirtualGroup, path_in
-from gridref.model.conventions import MissingValues, text_of
+from gridref.model.conventions import MissingValues, grid_mapping_of, text_of
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel
 from gridref.model.joining import lay_out
@@ -403,7 +403,7 @@ class OverviewOpener:
                 if label is not None and label.factors == (factor,) and level <= label.n_levels:
                     assert labels is not None
                     arrays[shown] = self.level(label, level, labels)
-            mapping = text_of(base.attrs, "grid_mapping")
+            mapping = grid_mapping_of(base.attrs)
             if mapping in group.arrays:
                 windows = entry.windows(level)
                 arrays[mapping] = _scaled(group.arrays[mapping], windows)

@@ -37,7 +37,7 @@ from gridref.combine.rules.packing import as_meant, no_data_of, note_damaged
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Message, Option, Place, Problem, some_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import authority_code, dims_by_direction, wkt_of
+from gridref.model.conventions import authority_code, dims_by_direction, grid_mapping_of, wkt_of
 from gridref.model.joining import same_scalar
 from gridref.model.pixels import EVEN, SAME_PIXEL, Affine, PixelAxis
 from gridref.model.scan_report import LEFT_OUT, ScanReport
@@ -88,8 +88,8 @@ class Raster:
 def mapping_name(group: VirtualGroup, x: str, y: str) -> str:
     """Name of the grid mapping of the arrays with both dimensions."""
     for array in group.arrays.values():
-        named = array.attrs.get("grid_mapping")
-        if {x, y} <= {*array.dims} and isinstance(named, str) and named in group.arrays:
+        named = grid_mapping_of(array.attrs)
+        if {x, y} <= {*array.dims} and named in group.arrays:
             return named
     return GRID_MAPPING
 

@@ -31,7 +31,7 @@ def is_scaled(attrs: Mapping[str, Any]) -> bool:
 
 # Names of variables in attributes: coordinates, bounds, grid mappings
 
-_REFERRING = ("coordinates", "bounds", "climatology", "grid_mapping")
+REFERRING = ("coordinates", "bounds", "climatology", "grid_mapping")
 
 
 def text_of(attrs: Mapping[str, Any], name: str) -> str:
@@ -43,14 +43,20 @@ def text_of(attrs: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def referred_names(arrays: Iterable[VirtualArray]) -> set[str]:
-    """Names of the variables that others name as coordinates, bounds or grid mappings."""
-    names: set[str] = set()
-    for array in arrays:
-        for attribute in _REFERRING:
-            text = text_of(array.attrs, attribute)
-            names.update(word.rstrip(":") for word in text.split())
-    return names
+def referred_names(
+    arrays: Iterable[VirtualArray], attributes: Iterable[str] = REFERRING
+) -> set[str]:
+    """Names of the variables that others name, as coordinates, bounds or grid mappings."""
+    texts = (text_of(array.attrs, name) for array in arrays for name in attributes)
+    return {word.rstrip(":") for text in texts for word in text.split()}
+
+
+def grid_mapping_of(attrs: Mapping[str, Any]) -> str:
+    """Name of the grid mapping of an array, the first of several; empty if it has none.
+
+    Source: CF conventions 1.11, 5.6: ``crs``, or ``crs: x y other: lat lon``.
+    """
+    return text_of(attrs, "grid_mapping").partition(":")[0].strip()
 
 
 def listed_coordinates(arrays: Iterable[VirtualArray], attrs: Mapping[str, Any]) -> set[str]:

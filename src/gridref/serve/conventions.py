@@ -23,6 +23,7 @@ from gridref.model.conventions import (
     METRES,
     authority_code,
     direction,
+    grid_mapping_of,
     is_scaled,
     text_of,
     wkt_of,
@@ -203,7 +204,7 @@ def _plane_of(group: VirtualGroup) -> tuple[VirtualArray, VirtualArray] | None:
     for name in _MAPPINGS:
         if name in group.arrays and Affine.of(group.arrays[name].attrs) is not None:
             for array in group.arrays.values():
-                if text_of(array.attrs, "grid_mapping") == name and array.ndim >= 2:
+                if grid_mapping_of(array.attrs) == name and array.ndim >= 2:
                     return group.arrays[name], array
     return None
 

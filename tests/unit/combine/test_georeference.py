@@ -66,3 +66,11 @@ def test_other_transforms_stay(transform: str) -> None:
 def test_dimensions_that_say_no_direction_move_nothing() -> None:
     x, y = [205.0, 215], [40.0, 20]
     assert moved(arrays_of(x, y, axes="ZT"), x, y)["GeoTransform"] == STATED
+
+
+def test_a_grid_mapping_may_be_named_with_its_coordinates() -> None:
+    x, y = [115.0, 125], [40.0, 20]
+    arrays = arrays_of(x, y)
+    named = {"grid_mapping": "crs: x y other: lat lon"}  # CF conventions 1.11, 5.6
+    arrays["v"] = arrays["v"].with_changes(attrs=named)
+    assert moved(arrays, x, y)["GeoTransform"].startswith("110.0 10.0 ")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray
-from gridref.model.conventions import dims_by_direction, text_of
+from gridref.model.conventions import dims_by_direction, grid_mapping_of
 from gridref.model.pixels import SAME_PIXEL, Affine, PixelAxis
 
 
@@ -36,7 +36,7 @@ def with_moved_transforms(
         stated = Affine.of(mapping.attrs)
         if stated is None or not stated.is_rectilinear or not stated.dx_col or not stated.dy_row:
             continue
-        named = [a.dims for a in arrays.values() if text_of(a.attrs, "grid_mapping") == name]
+        named = [a.dims for a in arrays.values() if grid_mapping_of(a.attrs) == name]
         ways = dims_by_direction(chain(*named), arrays)
         labels = [labels_of(ways[way]) if way in ways else None for way in "xy"]
         x, y = _moved(stated.x, labels[0]), _moved(stated.y, labels[1])

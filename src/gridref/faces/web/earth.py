@@ -14,7 +14,13 @@ from typing import Any
 from gridref.api.decoding import System, crs_of, system_of
 from gridref.faces.web.meaning import array_at, groups_around, sweep_of
 from gridref.model.array import VirtualArray, VirtualGroup, path_in
-from gridref.model.conventions import METRES, compass_of, dims_by_direction, text_of
+from gridref.model.conventions import (
+    METRES,
+    compass_of,
+    dims_by_direction,
+    grid_mapping_of,
+    text_of,
+)
 
 _NAMES = {
     **dict.fromkeys(("latitude", "lat", "nav_lat", "xlat", "lats", "tlat", "geolat"), "N"),
@@ -121,7 +127,7 @@ def _covers(coordinate: VirtualArray, array: VirtualArray) -> bool:
 
 def _grid_mapping(group: VirtualGroup, path: str) -> Mapping[str, Any] | None:
     """Attributes of the grid mapping of an array."""
-    name = text_of(group[path].attrs, "grid_mapping").split(":")[0].strip()
+    name = grid_mapping_of(group[path].attrs)
     found = upward(group, path, name) if name else None
     return None if found is None else group[found].attrs
 

@@ -22,7 +22,7 @@ from gridref.faces.web.extent import Ends, Reach, extents, reach_of
 from gridref.faces.web.frame import VIEWER, Content, Links, asset, markup, page, section, table, tag
 from gridref.faces.web.levels import Level, previewed
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import text_of
+from gridref.model.conventions import REFERRING, referred_names, text_of
 
 # What can be searched of a catalog
 
@@ -31,7 +31,6 @@ MOST_TEXT = 500
 MOST_ATTRIBUTES = 200
 MOST_NAMES = 5_000
 """Arrays whose names are searched."""
-_REFERRING = ("coordinates", "bounds", "climatology", "grid_mapping", "cell_measures")
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Described:
         fields = {str(key).lower(): [_text(value)] for key, value in attrs}
         arrays = list(group.all_arrays().items())[:MOST_NAMES]
         named: dict[str, dict[str, None]] = {}
-        beside = {name for _, array in arrays for name in _referred(array)}
+        beside = referred_names(dict(arrays).values(), (*REFERRING, "cell_measures"))
         for path, array in arrays:
             for key, text in _of_array(path.rpartition("/")[2], array, beside):
                 named.setdefault(key, {})[shortened(text, MOST_TEXT)] = None
@@ -81,11 +80,6 @@ def _text(value: Any) -> str:
     """An attribute as text; of a long list only the beginning is made one."""
     is_list = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim)
     return shortened(str(value[:MOST_TEXT] if is_list else value), MOST_TEXT)
-
-
-def _referred(array: VirtualArray) -> Sequence[str]:
-    """Names of arrays that say something about this one: coordinates, bounds, grid mappings."""
-    return [name.rstrip(":") for key in _REFERRING for name in text_of(array.attrs, key).split()]
 
 
 def _of_array(name: str, array: VirtualArray, beside: Collection[str]) -> Iterator[tuple[str, str]]:
