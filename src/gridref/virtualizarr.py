@@ -35,7 +35,7 @@ from gridref.formats.kerchunk import Reference, parse_references, scan_reference
 from gridref.formats.parsers import references_of_manifests
 from gridref.io.address import options_of_store, uri_of
 from gridref.model.array import VirtualGroup, path_in
-from gridref.model.conventions import listed_coordinates
+from gridref.model.conventions import MEANING_ATTRIBUTES, listed_coordinates
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata
 from gridref.options import option_values
@@ -56,9 +56,7 @@ _TARGET = Target("VirtualiZarr's manifests", ViewOptions(View.NATIVE, grid="regu
 _INLINED, _MISSING = "__inlined__", ""
 """What VirtualiZarr writes in place of addresses."""
 
-_CF_ENCODING = frozenset(
-    ("_FillValue", "missing_value", "scale_factor", "add_offset", "dtype", "units", "calendar")
-)
+_CF_ENCODING = frozenset((*MEANING_ATTRIBUTES, "dtype"))
 """Encoding that says what stored values mean."""
 
 

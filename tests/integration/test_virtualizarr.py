@@ -202,6 +202,13 @@ def test_virtual_datasets_become_groups(loadable: list[str] | None, tmp_path: Pa
     xr.testing.assert_equal(read.compute(), xr.open_dataset(MONTH, engine="netcdf4"))
 
 
+def test_loaded_variables_keep_the_sign_that_they_were_decoded_with() -> None:
+    loaded = xr.Dataset({"v": ("x", np.array([1, 200, np.nan], "f4"))})
+    loaded["v"].encoding = {"dtype": "i1", "_Unsigned": "true", "_FillValue": np.int8(-1)}
+    group = gridref.virtualizarr.from_virtualizarr(loaded)
+    np.testing.assert_array_equal(of_gridref(group)["v"], loaded["v"])
+
+
 def test_large_loaded_variables_are_not_kept_unsaid() -> None:
     """Nor read, where they are lazy."""
     virtual = virtualizarr.open_virtual_dataset(

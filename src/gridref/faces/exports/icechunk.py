@@ -57,6 +57,7 @@ from gridref.formats import ScanOptions
 from gridref.io import absolute_url, is_local
 from gridref.io.identity import tags_of
 from gridref.model.array import VirtualGroup, path_in
+from gridref.model.conventions import MEANING_ATTRIBUTES
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import Source
 from gridref.model.source_policy import common_folders
@@ -598,10 +599,7 @@ def _by_checksum(
 
 # What can be appended to what is there
 
-_MEANING = (
-    *("units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value"),
-    *("_Unsigned", "flag_values", "flag_masks"),
-)
+_MEANING = (*MEANING_ATTRIBUTES, "flag_values", "flag_masks")
 """Attributes that say what stored values mean."""
 
 
