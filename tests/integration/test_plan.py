@@ -339,6 +339,16 @@ def test_labels_that_say_no_order_are_said(tmp_path: Path) -> None:
     assert group.report.lines[0].endswith("in the given order (nothing labels it)")
 
 
+def test_labels_are_not_shown_as_they_are_packed(tmp_path: Path) -> None:
+    packing = {"x": {"dtype": "i4", "add_offset": 100.0, "_FillValue": None}}
+    for first in (0, 2):
+        labels = {"x": [100.0 + first, 101.0 + first]}
+        file = tmp_path / f"{first}.nc"
+        xr.Dataset({"v": ("x", [1, 2])}, labels).to_netcdf(file, encoding=packing)
+    group = gridref.build(tmp_path / "*.nc", tmp_path / "c.gridref", "x")
+    assert group.report.lines[0].endswith(", in the order of its labels")
+
+
 def test_one_warning_says_what_was_left_out(four_days: list[Path], tmp_path: Path) -> None:
     day(four_days[0].parent, 4, extra=("time", [1.0, 2.0, 3.0, 4.0]))
     (four_days[0].parent / "05.nc").write_bytes(b"no NetCDF")

@@ -45,8 +45,8 @@ from gridref.formats.location import only_allowed
 from gridref.formats.metadata import DEFAULT_FILLS
 from gridref.io import absolute_url, beside, is_local, note_opened, policy_for
 from gridref.limits import beyond, limits
-from gridref.model.array import VirtualArray, VirtualGroup, path_in
-from gridref.model.conventions import PACKING_ATTRIBUTES
+from gridref.model.array import VirtualArray, VirtualGroup, dims_of, path_in
+from gridref.model.conventions import PACKING_ATTRIBUTES, is_scaled
 from gridref.model.indexing import isel
 from gridref.model.joining import missing_array
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
@@ -60,7 +60,6 @@ type _Scanned = dict[str, VirtualGroup | UnsupportedFeatureError]
 
 _DIMENSIONS, _DATA = "aggregated_dimensions", "aggregated_data"
 _TERMS = {"map", "uris", "identifiers", "unique_values"}
-_SCALED = ("scale_factor", "add_offset")
 
 
 def with_aggregations(
@@ -138,7 +137,7 @@ def _replaced(
         name: _replaced(part, arrays, dropped, path_in(path, name))
         for name, part in group.groups.items()
     }
-    dims = {dim for array in kept.values() for dim in array.dims}
+    dims = dims_of(kept.values())
     return group.with_changes(arrays=kept, groups=below, unlimited_dims=group.unlimited_dims & dims)
 
 
@@ -296,9 +295,7 @@ class _Aggregation:
             )
         if not self.dims:
             return fragments[0].array.with_changes(attrs={**fragments[0].array.attrs, **attrs}), ()
-        if any(name in attrs for name in _SCALED) and any(
-            name in fragment.array.attrs for name in _SCALED for fragment in fragments
-        ):
+        if is_scaled(attrs) and any(is_scaled(fragment.array.attrs) for fragment in fragments):
             raise UnsupportedFeatureError("both the variable and its fragments are packed")
         done = combine_fragments(
             self.path, attrs, shape, fragments, read=file.read, options=_OPTIONS

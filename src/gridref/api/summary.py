@@ -25,7 +25,7 @@ from gridref.errors import (
     some_of,
 )
 from gridref.model.array import VirtualGroup
-from gridref.model.conventions import LabelEnds
+from gridref.model.conventions import LabelEnds, is_scaled
 from gridref.model.scan_report import LEFT_OUT, Fate, ScanReport
 from gridref.secrets import shown_address
 
@@ -85,7 +85,7 @@ def _order(dim: str, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
     if not labels:
         return "in the given order (nothing labels it)"
     index = labels.get(dim)
-    if index is None or dim not in ends or "scale_factor" in index.attrs:
+    if index is None or dim not in ends or is_scaled(index.attrs):
         return "in the order of its labels"
     first, *_, last = (label_text(index.dtype.type(end), index.attrs) for end in ends[dim])
     return f"in the order of its labels, {first} to {last}"

@@ -52,7 +52,7 @@ from gridref.faces.web.tiles import (
 )
 from gridref.limits import beyond, limits
 from gridref.model.array import VirtualArray
-from gridref.model.conventions import text_of
+from gridref.model.conventions import is_time_like, text_of
 
 _ALWAYS = ("snapshot", "overlay")
 """What any query may say."""
@@ -386,7 +386,7 @@ def _times(wanted: Wanted) -> str:
     """The dimension whose labels are dates; else the first one."""
     level, group = wanted.level, wanted.catalog.group
     for dim, path in zip(level.dims, level.coordinates, strict=True):
-        if path is not None and " since " in text_of(group[path].attrs, "units"):
+        if path is not None and is_time_like(group[path].attrs):
             return dim
     return level.dims[0]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gridref.faces.web.meaning import Meaning, date_of
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.conventions import compass_of, is_scaled
+from gridref.model.conventions import compass_of, is_scaled, is_time_like
 
 type Read = Callable[[VirtualArray, slice], np.ndarray[Any, Any]]
 """Reads some elements of an array of one dimension."""
@@ -112,7 +112,7 @@ def reach_of(found: Sequence[Ends], attrs: Mapping[str, Any]) -> Reach:
     times = [
         label
         for each in found
-        if " since " in str(each.attrs.get("units", ""))
+        if is_time_like(each.attrs)
         for label in each.labels
         if label is not None
     ]
@@ -150,8 +150,7 @@ def _coordinates(group: VirtualGroup) -> Iterator[tuple[str, VirtualArray]]:
 
 def _label(value: Any, attrs: Mapping[str, Any]) -> str | None:
     """A label in words; None for one that says nothing about time or space."""
-    units = str(attrs.get("units", ""))
-    if " since " in units:
+    if is_time_like(attrs):
         return date_of(value, attrs)
     number = f"{float(value):.{_DIGITS}g}"
     side = compass_of(attrs)
@@ -160,4 +159,4 @@ def _label(value: Any, attrs: Mapping[str, Any]) -> str | None:
             number, side = number[1:], {"N": "S", "E": "W"}[side]
         return f"{number}\N{DEGREE SIGN} {side}"
     in_plane = str(attrs.get("standard_name", "")).startswith("projection_")
-    return f"{number} {units}".strip() if in_plane else None
+    return f"{number} {attrs.get('units', '')}".strip() if in_plane else None

@@ -15,7 +15,14 @@ from gridref.faces.web.look import LOOK_BYTES, MOST_ALONG, MOST_LOOK_BYTES, USUA
 from gridref.faces.web.meaning import array_at, groups_around, nexus_axis, stated
 from gridref.faces.web.part import Along, Part, RefusedError
 from gridref.model.array import VirtualArray, VirtualGroup, path_in
-from gridref.model.conventions import BOUNDS, MissingValues, compass_of, direction, text_of
+from gridref.model.conventions import (
+    BOUNDS,
+    MissingValues,
+    compass_of,
+    direction,
+    is_time_like,
+    text_of,
+)
 
 MOST_LEVELS = 32
 _PREVIEWED_ALONG = 256
@@ -196,7 +203,7 @@ def previewed(group: VirtualGroup) -> Sequence[Level]:
         and min(array.shape[-2:]) > 1
         and array.dtype.kind in "iuf"
         and compass_of(array.attrs) is None
-        and " since " not in text_of(array.attrs, "units")
+        and not is_time_like(array.attrs)
     }
 
     def rank(path: str) -> tuple[bool, int]:
@@ -345,6 +352,6 @@ def _times(folder: str, holder: VirtualGroup, sized: tuple[str, int]) -> str | N
     found = [
         path_in(folder, name)
         for name, array in holder.arrays.items()
-        if _labels(array, sized) and " since " in text_of(array.attrs, "units")
+        if _labels(array, sized) and is_time_like(array.attrs)
     ]
     return found[0] if len(found) == 1 else None

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError, number_of
 from gridref.faces.web.meaning import date_of, units_of_dates
 from gridref.model.array import VirtualArray
-from gridref.model.conventions import compass_of, text_of
+from gridref.model.conventions import compass_of, is_time_like, text_of
 from gridref.model.projection import SliceProjection
 from gridref.serve.plan import ReadPlan, plan_with_overlays
 from gridref.serve.reader import Reader
@@ -67,7 +67,7 @@ class Labels:
     @property
     def is_time(self) -> bool:
         """Whether they are dates."""
-        return " since " in text_of(self.attrs, "units")
+        return is_time_like(self.attrs)
 
     def words(self, number: int) -> str:
         """A label, as a request may give it."""

@@ -670,7 +670,7 @@ def _equal(one: Any, other: Any) -> NDArray[np.bool_]:
         arrays = (one.array, other.array)
         if _same(*arrays):
             return np.ones((), bool)
-        times = all(" since " in str(array.attrs.get("units", "")) for array in arrays)
+        times = all(is_time_like(array.attrs) for array in arrays)
         unlike = [] if times else differences(arrays)  # decoding resolves other times
         if any(problem.cause == "units-differ" for problem in unlike):
             return np.zeros((), bool)
