@@ -149,7 +149,7 @@ def write_product(
     tile: str = "31UFS",
     bands: Mapping[int, Sequence[str]] | None = None,
     corner: tuple[float, float] = (600_000, 5_000_040),
-    metres: int = 4800,
+    metres: int = 2400,
     epsg: int = 32631,
 ) -> Path:
     """Write a product of a square of so many metres; returns its folder."""
