@@ -135,6 +135,16 @@ def test_redirects_lead_to_allowed_servers_only(door, tmp_path, as_stranger, mon
         assert DOORS[door](catalog, "v").tolist() == VALUES.tolist()
 
 
+def test_two_colons_in_a_name_are_no_chain(tmp_path, as_stranger):
+    """The advice for such names: aiohttp shows them unescaped to the policy."""
+    content = file_at(tmp_path / "a.h5").read_bytes()
+    with serving(Site({"/data/a::b.h5": content})) as site:
+        write_catalog(gridref.scan(f"{site.url}/data/a%3A%3Ab.h5"), tmp_path / "a.gridref")
+        as_stranger()
+        opened = gridref.open_catalog(tmp_path / "a.gridref", allow=f"{site.url}/data/")
+        assert opened["v"].read().tolist() == VALUES.tolist()
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_redirects_within_a_server_lead_to_allowed_folders_only(
     door, tmp_path, as_stranger, monkeypatch

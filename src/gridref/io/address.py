@@ -38,6 +38,7 @@ _PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 _GLOB = re.compile(r"[*?\[]")
 _CATALOG = "catalog"
 _CLOUDS = ("gs://", "gcs://", "abfs://", "abfss://", "az://")
+_SERVERS = ("http://", "https://", "s3://", "s3a://", *_CLOUDS)
 _HTTP_TIMEOUTS = {"sock_connect": 20, "sock_read": 60}
 
 
@@ -192,7 +193,7 @@ def options_for(
 
 def _options_at(url: str, options: Any, policy: SourcePolicy | None) -> dict[str, Any]:
     """Options of the filesystem of a URL, which is no chain, with sessions of ours."""
-    if not url.startswith(("http://", "https://", "s3://", "s3a://", *_CLOUDS)):
+    if not url.startswith(_SERVERS):
         return settled(options)
     own, credentials = apart(options)
     answer = {} if credentials is None else credentials.current().options
@@ -321,6 +322,7 @@ def open_filesystem(
 
     if policy is not None:
         policy.require(real_path(url))
+    _refuse_servers_as_links(url)
     try:
         filesystem, path = url_to_fs(url, **options_for(url, storage_options, policy))
     except ImportError as error:
@@ -334,6 +336,18 @@ def open_filesystem(
         # Archives are opened here: a deleted one must not look like a chunk that never existed.
         raise unavailable(url, error) from shown(error, url)
     return filesystem, path
+
+
+def _refuse_servers_as_links(url: str) -> None:
+    """Refuse names with ``::``, which fsspec takes for a chain of filesystems."""
+    for link in url.split("::")[:-1]:
+        if link.startswith(_SERVERS):
+            raise InvalidRequestError(
+                "'::' joins the addresses of filesystems, of which the first ones are archives or"
+                " caches: write it as %3A%3A, if it is in the name of a file on an HTTP server,"
+                " or rename the file",
+                Place(source=url),
+            )
 
 
 def expand_urls(

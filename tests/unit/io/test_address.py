@@ -17,6 +17,7 @@ from gridref.io import (
     is_local,
     options_for,
 )
+from gridref.io.address import open_filesystem
 from gridref.io.s3_session import PlainSession
 
 
@@ -209,3 +210,9 @@ def test_messages_do_not_repeat_absurdly_long_addresses(tmp_path: Path, n_charac
         assert "n" * 100 in text
         assert text.count("n") <= max(2 * n_characters, 700)
         assert len(text) < 1500
+
+
+@pytest.mark.parametrize("url", ["https://host/a::b.nc", "simplecache::s3://bucket/a::b.nc"])
+def test_names_like_chains_are_told(url: str) -> None:
+    with pytest.raises(InvalidRequestError, match="'::' joins the addresses of filesystems"):
+        open_filesystem(url, None)
