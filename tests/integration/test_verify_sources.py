@@ -116,6 +116,28 @@ def test_variables_joined_by_their_names_keep_their_axes_of_length_1(tmp_path: P
     assert "from names, attributes or options" in result.not_compared[0][1]
 
 
+@pytest.mark.parametrize("what", ["v", "x"])
+def test_datasets_of_one_file_have_labels_and_packing_of_their_own(
+    tmp_path: Path, what: str
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for number in range(2):
+            group = file.create_group(f"g{number}")
+            values = np.arange(6, dtype="i2").reshape(2, 3) + number
+            array = group.create_dataset("v", data=values, chunks=(1, 3))
+            array.attrs["scale_factor"] = 0.5 + number * (what == "v")
+            group["x"] = np.arange(3.0) + number * (what == "x")
+            group["x"].make_scale("x")
+            array.dims[1].attach_scale(group["x"])
+    one, other = gridref.scan(tmp_path / "a.h5").groups.values()
+    rows = [group.arrays["v"].with_changes(dims=("y", "x")) for group in (one, other)]
+    joined = concatenate(rows, 0).with_changes(attrs=rows[0].attrs)
+    result = gridref.verify(VirtualGroup({"v": joined, "x": one.arrays["x"]}), all=True)
+    assert {difference.place.variable for difference in result.differences} == {what}
+    right = gridref.verify(VirtualGroup({"v": rows[0], "x": one.arrays["x"]}), all=True)
+    assert (right.ok, right.n_labels) == (True, 3)
+
+
 def test_external_data_that_begins_like_tiff_is_not_compared(tmp_path: Path) -> None:
     (tmp_path / "raw.bin").write_bytes(b"IIxx" + bytes(60))
     with h5py.File(tmp_path / "a.h5", "w") as file:

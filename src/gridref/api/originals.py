@@ -460,6 +460,10 @@ class Original:
         axes = _axes_lined_up(piece.stored_shape, shape)
         return Located(name, axes, (0,) * len(axes))
 
+    def dataset(self, piece: Piece) -> str:
+        """What differs for chunks of datasets that have labels and attributes of their own."""
+        return ""
+
     def labels(self, beside: str, axis: int) -> Own | None:
         """What labels an axis of a dataset, as the file says itself."""
         return None
@@ -531,6 +535,9 @@ class _HDF5Original(Original):
             for axis, along in zip(axes, piece.region, strict=True)
         )
         return Located(name, axes, shift)
+
+    def dataset(self, piece: Piece) -> str:
+        return self._located(piece)[0]
 
     def labels(self, beside: str, axis: int) -> Own | None:
         variable = self.file.variable(beside)

@@ -212,8 +212,10 @@ class LabelsOfFile:
         self.labels = labels
         self._seen: set[tuple[Any, ...]] = set()
         self._differing: set[str] = set()
-        self._about: dict[str, tuple[Mapping[str, Any] | None, Mapping[str, int]]] = {}
+        self._about: dict[tuple[str, str], tuple[Mapping[str, Any] | None, Mapping[str, int]]] = {}
         self._values: dict[str, _Side] = {}
+        self._first: dict[str, str] = {}
+        """The first dataset that each array is seen to come from: most have no other in a file."""
 
     def compared(
         self,
@@ -233,12 +235,16 @@ class LabelsOfFile:
         got, raw
             Values of the piece, as the cube and as the original reader have them.
         """
-        for found in self._found(piece, _Place.of(piece, original)):
+        dataset = original.dataset(piece)
+        if dataset == self._first.setdefault(piece.path, dataset):
+            dataset = ""  # labels that arrays share are compared once
+        for found in self._found(piece, dataset, _Place.of(piece, original)):
             if found.difference:
                 self._differing.add(found.path)
             yield found
         if piece.path not in self._differing:
-            unlike = differing_meaning(got, piece.array.attrs, raw, self._about[piece.path][0])
+            own, _ = self._about[piece.path, dataset]
+            unlike = differing_meaning(got, piece.array.attrs, raw, own)
             if unlike:
                 self._differing.add(piece.path)
                 yield LabelsFound(piece.path, difference=unlike)
@@ -256,17 +262,18 @@ class LabelsOfFile:
             return False
         return not differing_meaning(got, attrs, raw, own)
 
-    def _found(self, piece: Piece, place: _Place) -> Iterator[LabelsFound]:
+    def _found(self, piece: Piece, dataset: str, place: _Place) -> Iterator[LabelsFound]:
         new = []
         for path, label in self.labels.beside(piece.path):
-            key = path, *(place.key(dim) for dim in label.dims)
+            key = path, dataset, *(place.key(dim) for dim in label.dims)
             if key not in self._seen and path not in self._differing:
                 self._seen.add(key)
                 new.append((path, label))
-        if new or piece.path not in self._about:
+        about = piece.path, dataset
+        if new or about not in self._about:
             for path, label in new:
                 yield self._one(path, label, place)
-            own, members = self._about[piece.path] = place.original.about(place.located.name)
+            own, members = self._about[about] = place.original.about(place.located.name)
             unlike = differing_members(
                 piece.array.attrs, own, members, _renumbered_by(piece.encoding)
             )
