@@ -66,6 +66,25 @@ def test_the_same_file_from_two_writers_is_there_once(months: list[Path], tmp_pa
     assert_shows(tmp_path / "cube", months[:4])
 
 
+def test_what_there_was_to_do_is_asked_of_the_newest_snapshot(
+    months: list[Path], tmp_path: Path
+) -> None:
+    """In the one that was opened, the file is there, is whole, and has statistics."""
+    catalog = built(months[:3], tmp_path / "cube").scan_values(["tas"])
+    opened = [gridref.open_catalog(tmp_path / "cube") for _ in range(3)]
+    catalog = catalog.remove(months[2])
+    again = opened[0].append(months[2])
+    assert_shows(again, months[:3])
+    known = opened[1].scan_values(["tas"]).statistics().to_pylist()
+    assert [row["n_known"] == row["n_chunks"] for row in known if row["path"] == "tas"] == [True]
+    shutil.copy(months[1], tmp_path / "copy.nc")
+    os.replace(tmp_path / "copy.nc", months[1])
+    os.utime(months[1])
+    again.refresh()
+    checked = opened[2].take_checksums()
+    assert checked.info.n_checksums == checked.info.n_chunks
+
+
 def test_a_change_that_does_not_fit_names_the_other(
     months: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -547,13 +547,15 @@ def commit(
 ) -> Base:
     """Change a catalog; try again if another writer was first.
 
+    That a change does nothing, or is impossible, is believed of the newest snapshot only.
+
     Parameters
     ----------
     change
         Takes a snapshot and returns a change of its arrays, what else is to be written, or only a
         root; None changes nothing.
     base
-        The current snapshot, where it is known.
+        The last snapshot that is known; others may have made newer ones.
 
     Returns
     -------
@@ -565,26 +567,35 @@ def commit(
     CatalogConflictError
         If a change by another writer makes this one impossible, or others are first every time.
     """
+    is_newest = base is None
     base = base or read_base(access)
     between: list[Commit] = []
     with write_errors_told("the catalog", access.folder.url, CatalogError), ExitStack() as held:
         for _ in range(MOST_ATTEMPTS):
             try:
                 wanted = change(base)
-                if wanted is None:
+                if wanted is not None:
+                    return _taken(base, _step_of(base, wanted))
+                if is_newest:
                     return base
-                return _taken(base, _step_of(base, wanted))
+                now_there = read_base(access, base.group.parts)
+                if now_there.version == base.version:
+                    return base
             except OvertakenError:
                 if not between:
                     held.enter_context(access.folder.turn())
                 now_there = read_base(access, base.group.parts)
                 between = _since(base, now_there)
-                base = now_there
             except GridrefError as error:
-                if not between:
+                if between:
+                    why = f"{type(error).__name__}: {error}"
+                    raise _conflict(access.folder, between, why) from error
+                if is_newest:
                     raise
-                why = f"{type(error).__name__}: {error}"
-                raise _conflict(access.folder, between, why) from error
+                now_there = read_base(access, base.group.parts)
+                if now_there.version == base.version:
+                    raise
+            base, is_newest = now_there, True
     raise _conflict(access.folder, between, f"{MOST_ATTEMPTS} attempts were overtaken")
 
 
