@@ -95,8 +95,8 @@ gallery: env assets ## draw docs/gallery.md, real data in the viewer (needs Node
 viewers: env ## viewers of others (OpenLayers, neuroglancer, ome-zarr.js) show what is served; installs them (needs Node, npm and Chromium)
 	GRIDREF_VIEWERS=1 $(BIN)/python -m pytest tests/browser/test_viewers_of_others.py $(ARGS)
 
-doors: env ## write docs/doors.md: every array through every way in (needs the shared data)
-	$(BIN)/python -m tests.conformance.door_table
+doors: env ## write docs/doors.md: arrays through every way in; ARGS=--every-array tries those that are alike, too (needs the shared data)
+	$(BIN)/python -m tests.conformance.door_table $(ARGS)
 
 fuzz: env ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/property $(ARGS)

@@ -78,17 +78,17 @@ class Archive:
         return str(self.sources[0])
 
 
-def all_archives(folder: Path) -> Iterator[Archive]:
-    """Scan and read everything; generated files are written into a folder."""
+def all_archives(folder: Path, *, every_array: bool = False) -> Iterator[Archive]:
+    """Scan and read one array of each kind, or every one; generated files go into a folder."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exactly: set[Any] = set()
         roughly: set[Any] = set()
         for number, (sources, group) in enumerate([*_generated(folder), *_shared()]):
-            n_before = len(exactly)
-            archive = Archive(f"a{number}", sources, distinct(group, exactly))
-            if len(exactly) == n_before:
+            chosen = group if every_array else distinct(group, exactly)
+            if not chosen.all_arrays():
                 continue
+            archive = Archive(f"a{number}", sources, chosen)
             _read(archive)
             arrays = archive.group.all_arrays()
             for path in archive.values:
