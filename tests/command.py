@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
@@ -146,7 +147,8 @@ def _serve(address: str) -> None:
     import selectors
 
     for name in IMPORTS:
-        importlib.import_module(name)
+        with suppress(ImportError):  # older versions have other modules, and import them later
+            importlib.import_module(name)
     os.fsync = lambda descriptor: None  # see tests/conftest.py
     # Collecting what was imported, as each command does when it ends, would copy all its memory.
     gc.freeze()
