@@ -337,7 +337,8 @@ def box_of(
     others = {each.rpartition("/")[2] for each in group.all_arrays()}.difference(where)
     opened: Any = group  # xarray names the inputs of its own engines only
     own: dict[str, Any] = {"group": parent or None, "storage_options": storage_options}
-    own |= {"drop_variables": others}  # of which some may not be decoded, like bounds to come
+    # The labels suffice, and xarray may be unable to decode others, like bounds still to come.
+    own |= {"drop_variables": others}
     indexes = xr.open_dataset(opened, engine="gridref", **own).indexes
     for dim, labels in where.items():
         axis = array.dims.index(dim)

@@ -196,10 +196,14 @@ class Notes:
 
 def columns_of(groups: Sequence[VirtualGroup | None], path: str) -> dict[str, Column]:
     """The variables of groups at one path, in the order of first occurrence."""
+
+    def column(name: str, files: Sequence[int], held: Sequence[VirtualArray]) -> Column:
+        return Column(name, path_in(path, name), files, held)
+
     alike = _columns_of_alike(groups)
     if alike is not None:
         every = range(len(groups))
-        return {n: Column(n, path_in(path, n), every, held) for n, held in alike.items()}
+        return {name: column(name, every, held) for name, held in alike.items()}
     files: dict[str, list[int]] = {}
     arrays: dict[str, list[VirtualArray]] = {}
     for number, group in enumerate(groups):
@@ -210,7 +214,7 @@ def columns_of(groups: Sequence[VirtualGroup | None], path: str) -> dict[str, Co
                 files[name], arrays[name] = [], []
             files[name].append(number)
             arrays[name].append(array)
-    return {n: Column(n, path_in(path, n), files[n], arrays[n]) for n in files}
+    return {name: column(name, files[name], arrays[name]) for name in files}
 
 
 def _columns_of_alike(

@@ -343,9 +343,9 @@ def _refuse_servers_as_links(url: str) -> None:
     for link in url.split("::")[:-1]:
         if link.startswith(_SERVERS):
             raise InvalidRequestError(
-                "'::' joins the addresses of filesystems, of which the first ones are archives or"
-                " caches: write it as %3A%3A, if it is in the name of a file on an HTTP server,"
-                " or rename the file",
+                "'::' joins the addresses of filesystems, and all before the last are archives or"
+                " caches; if it belongs to the name of a file on an HTTP server, write %3A%3A for"
+                " it, or rename the file",
                 Place(source=url),
             )
 

@@ -123,13 +123,10 @@ def _fill(refs: Mapping[str, Any], folder: Path) -> None:
 # References of a group
 
 _NAME = "kerchunk references"
-_GRIDS = {
-    2: ViewOptions(View.NATIVE, grid="regular"),
-    3: ViewOptions(View.NATIVE, grid="rectilinear"),
-}
+# What cannot be referenced is copied: see `_chunks`.
 _TARGETS = {
-    version: Target(_NAME, native, why_not=lambda source: None)  # others are copied: see `_chunks`
-    for version, native in _GRIDS.items()
+    2: Target(_NAME, ViewOptions(View.NATIVE, grid="regular"), why_not=lambda source: None),
+    3: Target(_NAME, ViewOptions(View.NATIVE, grid="rectilinear"), why_not=lambda source: None),
 }
 
 type Version = Literal[2, 3]
@@ -212,10 +209,12 @@ def to_kerchunk(
         except NotRepresentableError as error:
             refused[name] = error.reason
     if refused and on_unsupported == "raise":
-        others = Export.of(shown, _TARGETS[3], reader, inline_limit).refused
-        helps = zarr_format != 3 and refused.keys().isdisjoint(others)
-        instead = Message("use ", Option("zarr_format", 3), ", or write a catalog")
-        refuse(_NAME, refused, instead if helps else "write a catalog")
+        instead: Message | str = "write a catalog"
+        if zarr_format == 2:
+            newer = Export.of(shown, _TARGETS[3], reader, inline_limit)
+            if refused.keys().isdisjoint(newer.refused):
+                instead = Message("use ", Option("zarr_format", 3), ", or write a catalog")
+        refuse(_NAME, refused, instead)
     for name, reason in sorted(refused.items()):
         warnings.warn(f"{name} is left out of the references: {reason}", stacklevel=2)
     if announce is not None:
